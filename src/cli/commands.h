@@ -1,0 +1,10 @@
+// The commands of `ctitan`. Each gets the arguments behind its name (argv[0] is the command's name) and returns the exit status.
+#pragma once
+
+typedef int ct_command_fn(int argc, char **argv);
+
+typedef struct {
+    const char *name;
+    ct_command_fn *run;
+    const char *summary; // one line for `ctitan --help`
+} ct_command;

@@ -1,0 +1,26 @@
+// `ctitan COMMAND …`: finds the command in the table and runs it. A new command is a file cmd_<name>.c and a line here.
+#include "commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const ct_command commands[] = {
+    {0},
+};
+
+static void print_help(FILE *out) {
+    fputs("ctitan: pre-training of large language models, in C\n\nusage: ctitan COMMAND [arguments]\n\n", out);
+    for (const ct_command *c = commands; c->name; c++) fprintf(out, "  %-11s %s\n", c->name, c->summary);
+    fputs("\n`ctitan COMMAND --help` explains a command; `ctitan --version` prints the version.\n", out);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) return print_help(stderr), 2;
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return print_help(stdout), 0;
+    if (!strcmp(argv[1], "--version")) return puts("ctitan " CT_VERSION), 0;
+    for (const ct_command *c = commands; c->name; c++)
+        if (!strcmp(argv[1], c->name)) return c->run(argc - 1, argv + 1);
+    fprintf(stderr, "ctitan: there is no command '%s'; see `ctitan --help`\n", argv[1]);
+    return 2;
+}
