@@ -6,6 +6,9 @@
 
 typedef enum { CT_F32 = 0, CT_BF16, CT_F64, CT_I32, CT_I64, CT_DTYPES } ct_dtype;
 
+// Limits of a tensor and of an op, shared by graph and kernels.
+enum { CT_MAX_DIMS = 6, CT_MAX_INPUTS = 12, CT_MAX_OUTPUTS = 4, CT_MAX_ATTRS = 8 };
+
 // Size of one element in bytes.
 static inline size_t ct_dtype_bytes(ct_dtype dtype) {
     return dtype == CT_BF16 ? 2 : dtype == CT_F64 || dtype == CT_I64 ? 8 : 4;

@@ -7,8 +7,6 @@
 #include "base/status.h"
 #include "base/team.h"
 
-enum { CT_MAX_DIMS = 6, CT_MAX_INPUTS = 12, CT_MAX_OUTPUTS = 4, CT_MAX_ATTRS = 8 };
-
 // An operand: dense, row-major, 64-byte aligned at its start (a view into a larger buffer may be aligned to its element only).
 typedef struct {
     void *data;

@@ -1,0 +1,173 @@
+// The graph: a training step as data. SSA values with integer ids, nodes with op, operands, attributes and provenance.
+//
+// Notation (printer, parser, docs, tests): `bf16[B=8, T=1024, D=512]`: dtype, then named dims with extents, row-major.
+// A program's inputs are feeds (written by the caller before a run) and state (kept between runs, at one address in all
+// programs, named). A state that a program changes has a paired output, the last use of the input's memory.
+#pragma once
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+typedef struct ct_op ct_op; // graph/op.h
+
+// What a dim means to placement; the model builder declares one for each dim name. An axis may cut only certain roles.
+typedef enum {
+    CT_ROLE_NONE, // never cut by an axis: head size, pairs
+    CT_ROLE_BATCH,
+    CT_ROLE_SEQUENCE,
+    CT_ROLE_HEADS,
+    CT_ROLE_HIDDEN,
+    CT_ROLE_VOCABULARY,
+    CT_ROLE_EXPERT,
+    CT_ROLE_MODEL,
+    CT_ROLES
+} ct_role;
+const char *ct_role_name(ct_role role);
+
+typedef struct {
+    char name[8]; // "B", "T", "D", …
+    int64_t extent;
+} ct_dim;
+
+typedef struct {
+    ct_dtype dtype;
+    int dims_count;
+    ct_dim dims[CT_MAX_DIMS];
+} ct_type;
+
+int64_t ct_type_elems(const ct_type *type);
+size_t ct_type_bytes(const ct_type *type);
+int ct_type_equal(const ct_type *a, const ct_type *b); // names, extents and dtype
+
+// Makes a type from "B=2 T=64 D=48": ct_type_make(CT_F32, 3, (ct_dim[]){…}) in words. dims are copied.
+ct_type ct_type_make(ct_dtype dtype, int dims_count, const ct_dim *dims);
+static inline ct_dim ct_dim_make(const char *name, int64_t extent) {
+    ct_dim dim = {.extent = extent};
+    for (size_t i = 0; i + 1 < sizeof dim.name && name[i]; i++) dim.name[i] = name[i];
+    return dim;
+}
+
+typedef struct {
+    int id; // -1: none
+} ct_value;
+#define CT_NO_VALUE ((ct_value){-1})
+
+typedef enum { CT_FORWARD, CT_RECOMPUTE, CT_INPUT_GRAD, CT_WEIGHT_GRAD, CT_OPTIMIZER, CT_PHASES } ct_phase;
+const char *ct_phase_name(ct_phase phase);
+
+typedef struct {
+    const char *module; // "layers.3.attention.wq"; in the graph's arena
+    ct_phase phase;
+    int layer; // -1: none
+    int stage; // pipeline stage
+} ct_provenance;
+
+typedef struct {
+    const ct_op *op;
+    int inputs_count, outputs_count;
+    int *inputs; // value ids; a list in the graph's arena (concat may have many)
+    int outputs[CT_MAX_OUTPUTS];
+    double attrs[CT_MAX_ATTRS]; // in the op's order
+    ct_provenance from;
+} ct_node;
+
+typedef struct {
+    ct_type type;
+    int node;   // producer, -1 for a program input
+    int output; // index among the node's outputs, or index into the graph's inputs
+} ct_value_info;
+
+typedef enum {
+    CT_FEED,      // written by the caller before a run
+    CT_PARAMETER, // fp32 master weights
+    CT_MOMENT,    // optimizer state
+    CT_GRADIENT,  // gradient accumulator
+    CT_WEIGHT_LOWP, // the step's low-precision cast of a weight
+    CT_STATE,     // any other state: loss sum, norm, key-value cache
+    CT_INPUT_KINDS
+} ct_input_kind;
+const char *ct_input_kind_name(ct_input_kind kind);
+
+typedef struct {
+    const char *name;
+    ct_input_kind kind;
+    int value;
+    int update; // the paired output's value id, -1: unchanged
+} ct_input;
+
+typedef struct {
+    const char *name;
+    int value;
+} ct_output;
+
+typedef struct {
+    char name[8];
+    ct_role role;
+} ct_dim_role;
+
+typedef struct {
+    ct_arena arena;
+    const char *name; // program: "prologue", "micro", "update", "eval", "generate"
+    ct_value_info *values;
+    int values_count, values_capacity;
+    ct_node *nodes; // in execution order
+    int nodes_count, nodes_capacity;
+    ct_input *inputs;
+    int inputs_count, inputs_capacity;
+    ct_output *outputs;
+    int outputs_count, outputs_capacity;
+    ct_dim_role roles[32];
+    int roles_count;
+    ct_provenance at; // provenance of the nodes being built
+    ct_status error;  // first error of the builder; later builds do nothing and return -1
+    char error_text[512]; // first error of the builder; later builds do nothing and return -1
+} ct_graph;
+
+// An empty program. Zero-initialised storage of the caller; deinit frees all.
+void ct_graph_init(ct_graph *graph, const char *name);
+void ct_graph_deinit(ct_graph *graph);
+
+// Declares what a dim name means. Declaring it twice alike is fine.
+void ct_graph_role(ct_graph *graph, const char *dim, ct_role role);
+ct_role ct_graph_role_of(const ct_graph *graph, const char *dim);
+
+// Sets the provenance of nodes built from here on.
+void ct_graph_at(ct_graph *graph, ct_phase phase, int layer, const char *module_format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// ---- build: sticky errors (read graph->error_text through ct_graph_status) ----
+ct_value ct_build_input(ct_graph *graph, ct_input_kind kind, const char *name, ct_type type);
+void ct_build_update(ct_graph *graph, ct_value input, ct_value update); // pairs a state with its new value
+void ct_build_output(ct_graph *graph, const char *name, ct_value value);
+
+// Adds a node. `attrs` has the op's attributes in order (NULL: all zero). `declared` gives the outputs' types where the op can't
+// infer them (views), else NULL. Returns the node's index, -1 on error.
+int ct_build_node(ct_graph *graph, const ct_op *op, int inputs_count, const ct_value *inputs, const double *attrs,
+                  const ct_type *declared);
+
+static inline ct_value ct_node_output(const ct_graph *graph, int node, int output) {
+    return node < 0 ? CT_NO_VALUE : (ct_value){graph->nodes[node].outputs[output]};
+}
+static inline const ct_type *ct_value_type(const ct_graph *graph, ct_value value) {
+    return &graph->values[value.id].type;
+}
+
+// The first build error, or success.
+ct_status ct_graph_status(const ct_graph *graph);
+
+// Index of the input with this name, -1 where there is none.
+int ct_graph_find_input(const ct_graph *graph, const char *name);
+int ct_graph_find_output(const ct_graph *graph, const char *name); // index into outputs
+
+// Recomputes every node's output types from its inputs' types (after a pass changed dtypes).
+ct_status ct_graph_reinfer(ct_graph *graph);
+
+// Checks that each use follows its definition, types are what ops infer, attributes and operand counts fit, names are unique, roles are
+// declared, and a state's paired output is the last use of its memory. The message names node and value.
+ct_status ct_graph_verify(const ct_graph *graph);
+
+// The graph as text, and back. `print` of a parsed text gives the same text. Errors of the parser say line and column.
+void ct_graph_print(const ct_graph *graph, ct_string *out);
+void ct_type_print(const ct_type *type, ct_string *out);
+typedef const ct_op *ct_op_lookup(const char *name);
+ct_status ct_graph_parse(ct_graph *graph, const char *text, const char *file, ct_op_lookup *lookup);

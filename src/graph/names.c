@@ -1,0 +1,11 @@
+// The names of roles, phases and input kinds, as the printer writes and the parser reads them.
+#include "graph/graph.h"
+
+static const char *const roles[CT_ROLES] = {"none",   "batch",      "sequence", "heads",
+                                            "hidden", "vocabulary", "expert",   "model"};
+static const char *const phases[CT_PHASES] = {"forward", "recompute", "input-grad", "weight-grad", "optimizer"};
+static const char *const kinds[CT_INPUT_KINDS] = {"feed", "parameter", "moment", "gradient", "weight-lowp", "state"};
+
+const char *ct_role_name(ct_role role) { return roles[role]; }
+const char *ct_phase_name(ct_phase phase) { return phases[phase]; }
+const char *ct_input_kind_name(ct_input_kind kind) { return kinds[kind]; }
