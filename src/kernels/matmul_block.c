@@ -1,0 +1,201 @@
+// Cuts a product into tiles after Goto and van de Geijn (Anatomy of high-performance matrix multiplication, 2008): C is dealt out
+// to the threads as a grid of regions; each thread packs its own blocks of B and A into its part of the scratch and runs tiles on
+// them. Depth is one ascending sweep for every element: where it is cut into blocks, the f32 sums wait in scratch between two
+// blocks, which changes no bit. Left out on purpose: split depth, shared packing, stealing (no waiting between threads inside a product).
+#include "matmul.h"
+
+enum {
+    MAX_UNITS = 512,     // depth of a block: an A panel is 32 KiB, a B panel 64 KiB
+    MAX_ROWS = 252,      // rows of an A block: half of a 1 MiB L2
+    MAX_COLS = 1024,     // columns of a B block: 2 MiB
+    MAX_SUM_ROWS = 1024, // rows whose sums wait in scratch at a time
+    FEW_ROWS = 64,       // up to here B is not reused enough to keep more of it than a cache holds
+    FEW_ROWS_COLS = 64,
+    KEEP_BYTES = 1 << 20, // A stays packed for all of B's blocks where it is no larger
+    LINE = 64,
+};
+
+// How a product is cut. Block counts are per region, whose largest extents are rows × cols.
+typedef struct {
+    int threads_m, threads_n;
+    int64_t rows, cols;
+    int64_t depth_blocks, block_units;
+    int64_t block_rows, block_cols, sum_rows;
+    int keep_a;
+    size_t a_bytes, b_bytes, sum_bytes; // of one thread
+} layout;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static size_t whole_lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+
+// The largest part when `count` is cut into the fewest even parts of at most `most`, in whole grains.
+static int64_t even_part(int64_t count, int64_t most, int64_t grain) {
+    int64_t parts = ceil_div(count, most);
+    return parts ? ceil_div(ceil_div(count, grain), parts) * grain : grain;
+}
+
+// The grid with the least work for the busiest thread, packing counted as 8 tile columns' worth a row and column.
+static void choose_grid(const ct_matmul_product *p, int threads, layout *l) {
+    const ct_matmul_isa *isa = p->isa;
+    int64_t best = INT64_MAX;
+    for (int threads_m = 1; threads_m <= threads; threads_m++) {
+        if (threads % threads_m) continue;
+        int threads_n = threads / threads_m;
+        int64_t rows = ceil_div(p->a.rows, threads_m);
+        int64_t cols = ceil_div(ceil_div(p->b.rows, isa->tile_cols), threads_n) * isa->tile_cols;
+        int64_t cost = rows * cols + 8 * (rows + cols);
+        if (cost >= best) continue;
+        best = cost;
+        l->threads_m = threads_m, l->threads_n = threads_n;
+        l->rows = rows, l->cols = cols;
+    }
+}
+
+static layout lay_out(const ct_matmul_product *p, int threads) {
+    const ct_matmul_isa *isa = p->isa;
+    layout l = {0};
+    choose_grid(p, threads, &l);
+    int64_t units = ceil_div(p->depth, isa->elems_a_unit);
+    l.depth_blocks = units > MAX_UNITS ? ceil_div(units, MAX_UNITS) : 1;
+    l.block_units = ceil_div(units, l.depth_blocks);
+    l.block_rows = even_part(l.rows, MAX_ROWS, isa->tile_rows);
+    l.block_cols = even_part(l.cols, l.rows > FEW_ROWS ? MAX_COLS : FEW_ROWS_COLS, isa->tile_cols);
+    l.sum_rows = l.depth_blocks > 1 ? even_part(l.rows, MAX_SUM_ROWS, l.block_rows) : l.rows;
+    size_t panel_units = (size_t)l.block_units * sizeof(uint32_t);
+    size_t a_block = (size_t)ceil_div(l.block_rows, isa->tile_rows) * (size_t)isa->a_width * panel_units;
+    size_t a_all = a_block * (size_t)l.depth_blocks;
+    l.keep_a = l.rows <= l.block_rows && a_all <= KEEP_BYTES;
+    l.a_bytes = whole_lines(l.keep_a ? a_all : a_block);
+    l.b_bytes = whole_lines((size_t)l.block_cols * panel_units);
+    if (l.depth_blocks > 1)
+        l.sum_bytes = whole_lines((size_t)ceil_div(l.sum_rows, l.block_rows) *
+                                  (size_t)ceil_div(l.block_rows, isa->tile_rows) * (size_t)isa->tile_rows *
+                                  (size_t)l.block_cols * sizeof(float));
+    return l;
+}
+
+size_t ct_matmul_scratch_bytes(const ct_matmul_product *product, int threads) {
+    layout l = lay_out(product, threads);
+    return (l.a_bytes + l.b_bytes + l.sum_bytes) * (size_t)threads;
+}
+
+typedef struct {
+    int64_t begin, end;
+} range;
+
+static range part_of(int64_t begin, int64_t end, int64_t part, int64_t index) {
+    int64_t from = begin + part * index;
+    return (range){min64(from, end), min64(from + part, end)};
+}
+
+// One thread's work.
+typedef struct {
+    const ct_matmul_product *p;
+    const layout *l;
+    char *a, *b;
+    float *sums;
+} worker;
+
+// Tiles of a block of rows are evenly high, so that none is a sliver: tile `index` of `tiles`.
+static range tile_rows_of(range rows, int64_t tiles, int64_t index) {
+    int64_t count = rows.end - rows.begin;
+    return (range){rows.begin + count * index / tiles, rows.begin + count * (index + 1) / tiles};
+}
+
+static const char *element(const ct_matmul_product *p, const ct_matmul_side *side, int64_t row, int64_t depth) {
+    return (const char *)side->data + (row * side->row_step + depth * side->depth_step) * (int64_t)ct_dtype_bytes(p->dtype);
+}
+
+// Packs rows × depths of a side into panels of `width` lanes: panel i holds rows of tile_rows_of(rows, panels, i), or of whole
+// widths where `even` is 0. Where rows are contiguous, a few depths of all panels are packed at a time: each line is read once.
+static void pack_block(const ct_matmul_product *p, const ct_matmul_side *side, char *to, range rows, range depths, int64_t panels,
+                       int width, int even) {
+    enum { ACROSS_DEPTH = 32 };
+    int across = side->row_step == 1 && side->depth_step != 1;
+    int64_t depth = depths.end - depths.begin, unit = p->isa->elems_a_unit;
+    int64_t panel_bytes = ceil_div(depth, unit) * width * (int64_t)sizeof(uint32_t);
+    int64_t chunk = across ? ACROSS_DEPTH : depth;
+    for (int64_t k = 0; k < depth; k += chunk) {
+        for (int64_t i = 0; i < panels; i++) {
+            range r = even ? tile_rows_of(rows, panels, i) : part_of(rows.begin, rows.end, width, i);
+            uint32_t *panel = (uint32_t *)(to + i * panel_bytes) + k / unit * width;
+            (across ? p->isa->pack_across : p->isa->pack_along)(
+                panel, width, element(p, side, r.begin, depths.begin + k), across ? side->depth_step : side->row_step,
+                (int)(r.end - r.begin), min64(chunk, depth - k));
+        }
+    }
+}
+
+// All tiles of a packed block of A with a packed block of B. `sums` holds the tiles' sums, column panel after column panel.
+static void run_tiles(const worker *w, const char *a, range rows, range cols, int64_t units, float *sums, int first, int last) {
+    const ct_matmul_product *p = w->p;
+    const ct_matmul_isa *isa = p->isa;
+    int64_t tiles = ceil_div(rows.end - rows.begin, isa->tile_rows), tile_elems = (int64_t)isa->tile_rows * isa->tile_cols;
+    int64_t a_panel = units * isa->a_width * (int64_t)sizeof(uint32_t), b_panel = units * isa->tile_cols * (int64_t)sizeof(uint32_t);
+    int64_t c_bytes = p->finish == CT_FINISH_BF16 ? 2 : 4;
+    ct_matmul_tile t = {.units = units, .b = w->b, .c_step = p->b.rows, .finish = p->finish};
+    for (int64_t n = cols.begin; n < cols.end; n += isa->tile_cols) {
+        t.cols = (int)min64(isa->tile_cols, cols.end - n);
+        t.a = a;
+        for (int64_t i = 0; i < tiles; i++) {
+            range r = tile_rows_of(rows, tiles, i);
+            t.rows = (int)(r.end - r.begin);
+            t.from = first ? NULL : sums;
+            t.to = last ? NULL : sums;
+            t.c = (char *)p->c + (r.begin * p->b.rows + n) * c_bytes;
+            isa->tile(&t);
+            t.a = (const char *)t.a + a_panel;
+            sums = sums ? sums + tile_elems : NULL;
+        }
+        t.b = (const char *)t.b + b_panel;
+    }
+}
+
+// One block of depth of rows × cols: packs B, then block after block of A. `pack_a` is 0 where A is kept and packed already.
+static void run_depth_block(const worker *w, range rows, range cols, int64_t block, int pack_a) {
+    const ct_matmul_product *p = w->p;
+    const ct_matmul_isa *isa = p->isa;
+    const layout *l = w->l;
+    range depths = part_of(0, p->depth, l->block_units * isa->elems_a_unit, block);
+    int64_t units = ceil_div(depths.end - depths.begin, isa->elems_a_unit);
+    int64_t panels_b = ceil_div(cols.end - cols.begin, isa->tile_cols);
+    pack_block(p, &p->b, w->b, cols, depths, panels_b, isa->tile_cols, 0);
+    float *sums = w->sums;
+    for (int64_t i = 0; i * l->block_rows < rows.end - rows.begin; i++) {
+        range r = part_of(rows.begin, rows.end, l->block_rows, i);
+        int64_t tiles = ceil_div(r.end - r.begin, isa->tile_rows);
+        char *a = w->a;
+        if (l->keep_a) a += block * ceil_div(l->block_rows, isa->tile_rows) * isa->a_width * l->block_units * 4;
+        if (pack_a) pack_block(p, &p->a, a, r, depths, tiles, isa->a_width, 1);
+        run_tiles(w, a, r, cols, units, sums, block == 0, block == l->depth_blocks - 1);
+        if (sums) sums += tiles * panels_b * isa->tile_rows * isa->tile_cols;
+    }
+}
+
+typedef struct {
+    const ct_matmul_product *product;
+    layout layout;
+} job;
+
+static void run_region(void *context, int thread, int threads) {
+    const job *j = context;
+    const ct_matmul_product *p = j->product;
+    const layout *l = &j->layout;
+    (void)threads;
+    range m = part_of(0, p->a.rows, l->rows, thread % l->threads_m), n = part_of(0, p->b.rows, l->cols, thread / l->threads_m);
+    char *mine = (char *)p->scratch + (l->a_bytes + l->b_bytes + l->sum_bytes) * (size_t)thread;
+    worker w = {.p = p, .l = l, .a = mine, .b = mine + l->a_bytes};
+    if (l->depth_blocks > 1) w.sums = (float *)(mine + l->a_bytes + l->b_bytes);
+    if (m.begin >= m.end) return;
+    for (int64_t jc = n.begin; jc < n.end; jc += l->block_cols)
+        for (int64_t ms = m.begin; ms < m.end; ms += l->sum_rows)
+            for (int64_t block = 0; block < l->depth_blocks; block++)
+                run_depth_block(&w, (range){ms, min64(ms + l->sum_rows, m.end)}, (range){jc, min64(jc + l->block_cols, n.end)},
+                                block, !l->keep_a || jc == n.begin);
+}
+
+void ct_matmul_product_run(const ct_matmul_product *product, ct_team *team) {
+    job j = {product, lay_out(product, ct_team_size(team))};
+    ct_team_run(team, run_region, &j);
+}
