@@ -1,4 +1,0 @@
-#include "kernels/kernel.h"
-
-extern const ct_kernel ct_kernels_vocab[];
-const ct_kernel ct_kernels_vocab[] = {{0}};
