@@ -58,7 +58,7 @@ void ct_graph_role(ct_graph *graph, const char *dim, ct_role role) {
             CT_ASSERT(graph->roles[i].role == role, "dim %s declared twice, differently", dim);
             return;
         }
-    CT_ASSERT(graph->roles_count < 32);
+    CT_ASSERT(graph->roles_count < 32, "too many dim names");
     ct_dim_role *r = &graph->roles[graph->roles_count++];
     snprintf(r->name, sizeof r->name, "%s", dim);
     r->role = role;

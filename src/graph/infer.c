@@ -87,7 +87,7 @@ static ct_status bind_input(binding *b, const ct_rule_operand *operand, const ct
         int j = 0;
         while (j < b->count && strcmp(b->bound[j].letter, operand->index[i].letter)) j++;
         if (j == b->count) {
-            CT_ASSERT(b->count < 32);
+            CT_ASSERT(b->count < 32, "rule of %s has too many letters", rule);
             b->bound[b->count].letter = operand->index[i].letter;
             b->bound[b->count++].dim = type->dims[i];
         } else {
