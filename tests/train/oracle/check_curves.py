@@ -40,9 +40,9 @@ def run(name, dtype=torch.float64):
     shape = (case["steps"], case["micro"], 2, case["batch"], case["seq_len"])
     batches = torch.from_numpy(np.fromfile(f"{folder}/batches.bin", "<u2").reshape(shape).astype(np.int64))
     valid = iter(())
-    if "valid_batches" in case:
-        shape = (case["valid_batches"], 2, case["valid_batch"], case["valid_seq_len"])
-        valid = iter(torch.from_numpy(np.fromfile(f"{folder}/valid_batches.bin", "<u2").reshape(shape).astype(np.int64)))
+    if "valid_rows" in case:
+        seqs = torch.from_numpy(np.fromfile(f"{folder}/valid_batches.bin", "<u2").reshape(-1, 2, case["valid_seq_len"]).astype(np.int64))
+        valid = iter(torch.split(seqs, case["valid_rows"]))
     opt = {"lr": 8e-4, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1} | config.get("optimizer", {})
     max_norm, total = config["training"]["max_norm"], config["training"]["steps"]
     validations = {r["step"]: r for r in rows(f"{folder}/valid.jsonl")} if os.path.exists(f"{folder}/valid.jsonl") else {}
@@ -70,7 +70,7 @@ def run(name, dtype=torch.float64):
             worst[key] = max(worst[key], value)
         if step in validations:
             with torch.no_grad():
-                parts = [llama.loss_sum(llama.forward(w, args, x), y).item() / y.numel() for x, y in (next(valid) for _ in range(validations[step]["batches"]))]
+                parts = [llama.loss_sum(llama.forward(w, args, x), y).item() / y.numel() for x, y in (next(valid).unbind(1) for _ in range(validations[step]["batches"]))]
             worst["valid"] = max(worst["valid"], abs(sum(parts) / len(parts) - validations[step]["loss"]))
     return worst
 

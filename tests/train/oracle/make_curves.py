@@ -30,7 +30,8 @@ ROPE = {"scaling_factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, 
 CASES = {
     "base": {},
     "gqa": {"model.args.n_kv_heads": 2, "model.args.n_layers": 3, "model.args.vocab_size": 515, "model.args.multiple_of": 7,
-            "model.args.ffn_dim_multiplier": 1.3, "training.local_batch_size": 3, "training.seq_len": 66, "debug.seed": 7},
+            "model.args.ffn_dim_multiplier": 1.3, "training.local_batch_size": 3, "training.seq_len": 66,
+            "debug.seed": 7, "optimizer.lr": 1e-2},
     "accumulate": {"training.local_batch_size": 2, "training.global_batch_size": 6, "training.dataset_path": f"{IN_REPO}/text_short"},
     "sqrt": {"lr_scheduler.warmup_steps": 5, "lr_scheduler.decay_ratio": 0.5, "lr_scheduler.decay_type": "sqrt",
              "lr_scheduler.min_lr_factor": 0.1},
@@ -39,9 +40,11 @@ CASES = {
     "clip": {"training.max_norm": 0.3, "optimizer.lr": 6e-3},
     "defaults": {"lr_scheduler": {}, "optimizer": {}},
     "validate": {"validation": {"enable": True, "dataset": "c4_test", "dataset_path": f"{IN_REPO}/text_valid", "freq": 8, "steps": 3,
-                                "local_batch_size": 2, "seq_len": 64}},
+                                "local_batch_size": 3, "seq_len": 48}},
+    "validate_all": {"validation": {"enable": True, "dataset": "c4_test", "dataset_path": f"{IN_REPO}/text_valid", "freq": 100, "steps": -1,
+                                    "local_batch_size": 4, "seq_len": 64}},
     "rope": {"model.args.n_heads": 3, "model.args.rope_theta": 10000.0, "model.args.rope_scaling_args": ROPE,
-             "model.args.norm_eps": 1e-6, "training.seq_len": 128, "training.local_batch_size": 2},
+             "model.args.norm_eps": 1e-3, "training.seq_len": 128, "training.local_batch_size": 2, "optimizer.lr": 1e-2},
     "recompute_layer": {"activation_checkpoint": {"mode": "selective", "selective_ac_option": "2"}},
     "recompute_full": {"activation_checkpoint": {"mode": "full"}},
     "bf16": {"training.mixed_precision_param": "bfloat16"},
@@ -81,7 +84,7 @@ def make(name):
         write_toml(configure(CASES[name]), f)
     with tempfile.TemporaryDirectory() as tmp:
         env = dict(os.environ, OMP_NUM_THREADS="1", HF_HOME=os.path.join(tmp, "hf"))
-        done = subprocess.run([sys.executable, os.path.join(HERE, "titan_cpu.py"), tmp, config], cwd=ROOT, env=env, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, os.path.join(HERE, "titan_cpu.py"), tmp, config, "--job.dump_folder", f"{tmp}/outputs"], cwd=ROOT, env=env, capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stdout + done.stderr)
         pack(name, folder, tmp)
@@ -99,8 +102,7 @@ def pack(name, folder, tmp):
         f.write(np.stack([batches["input"], batches["labels"]], axis=2).astype("<u2").tobytes())
     case = {"init": init, "steps": steps, "micro": micro, "batch": rows, "seq_len": cols}
     if "valid_input" in batches:
-        case |= {"valid_batches": batches["valid_input"].shape[0], "valid_batch": batches["valid_input"].shape[1],
-                 "valid_seq_len": batches["valid_input"].shape[2]}
+        case |= {"valid_rows": batches["valid_rows"].tolist(), "valid_seq_len": batches["valid_input"].shape[1]}
         with open(os.path.join(folder, "valid_batches.bin"), "wb") as f:
             f.write(np.stack([batches["valid_input"], batches["valid_labels"]], axis=1).astype("<u2").tobytes())
     with open(os.path.join(folder, "case.json"), "w") as f:

@@ -56,7 +56,7 @@ def write(name, docs, odd_every):
     return rows
 
 def main(folder):
-    write("text", documents(verses(folder, "Gen1:1-50:26"), 90_000), 4)
+    write("text", documents(verses(folder, "Gen1:1-50:26"), 90_000), 2)
     write("text_short", documents(verses(folder, "Ps1:1-30:12"), 9_000), 5)
     write("text_valid", documents(verses(folder, "Mat1:1-10:42"), 12_000), 0)
 

@@ -8,7 +8,8 @@ Leaves in OUT:
   steps.jsonl        a line a step: {"step", "loss", "grad_norm", "lr"}; loss and norm are torchtitan's fp32 values in full (17 digits),
                      not its rounded log; norm is before clipping; lr is the one that this step's update used
   valid.jsonl        a line a validation: {"step", "loss", "batches"}
-  batches.npz        "input" and "labels" [steps, micro, B, T]; "valid_input", "valid_labels" [batches, B, T] in the order evaluated
+  batches.npz        "input" and "labels" [steps, micro, B, T]; "valid_input", "valid_labels" [rows, T] in the order evaluated,
+                     "valid_rows" the rows of each batch
   resolved.json      torchtitan's model arguments as it used them
 
 FILE.toml is a torchtitan file with one addition, which is taken out before torchtitan sees it: [model.args], fields of the flavour's
@@ -140,9 +141,9 @@ class Watch:
         whole = [b for b in self.batches if len(b) == len(self.batches[0])]
         arrays = {"input": np.stack([[x for x, _ in micro] for micro in whole]), "labels": np.stack([[y for _, y in micro] for micro in whole])}
         if self.valid_batches:
-            full = [b for b in self.valid_batches if b[0].shape == self.valid_batches[0][0].shape]
-            assert len(full) == len(self.valid_batches), "a validation batch of another size"
-            arrays |= {"valid_input": np.stack([x for x, _ in full]), "valid_labels": np.stack([y for _, y in full])}
+            arrays |= {"valid_input": np.concatenate([x for x, _ in self.valid_batches]),
+                       "valid_labels": np.concatenate([y for _, y in self.valid_batches]),
+                       "valid_rows": np.array([len(x) for x, _ in self.valid_batches])}
         np.savez(f"{self.out}/batches.npz", **arrays)
 
 if __name__ == "__main__":
