@@ -60,6 +60,9 @@ struct ct_op {
 // Infers the outputs' types of a node from its inputs' by the op's rule and dtypes.
 ct_status ct_op_infer(const ct_graph *graph, const ct_node *node, const ct_type *declared, ct_type *out_types);
 
+// What the table says of an op, for people: attributes, formula, rule, dtypes, flags.
+void ct_op_print(const ct_op *op, ct_string *out);
+
 // Bytes and FLOPs of a node.
 ct_cost ct_op_cost(const ct_graph *graph, const ct_node *node);
 
