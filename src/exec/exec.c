@@ -1,0 +1,239 @@
+// The executor: one mapping, one list of resolved calls. Poisoning makes a debug run show reads of dead memory (NaN) and, under
+// AddressSanitizer, any touch outside the operands. Left out: asynchronous streams (one rank has nothing to wait for).
+#include "exec/exec.h"
+#include "graph/op.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define FORBID(p, n) __asan_poison_memory_region((p), (n))
+#define ALLOW(p, n) __asan_unpoison_memory_region((p), (n))
+#else
+#define FORBID(p, n) ((void)(p), (void)(n))
+#define ALLOW(p, n) ((void)(p), (void)(n))
+#endif
+
+enum { HUGE_PAGE = 2 << 20 };
+
+typedef struct {
+    int *dying; // buffer indices whose last reader is an instruction, grouped by instruction
+    int *begin; // by instruction index, count + 1 entries
+} program_deaths;
+
+struct ct_exec {
+    const ct_plan *plan;
+    ct_team *team;
+    ct_exec_options options;
+    unsigned char *mapping, *space;
+    size_t mapping_bytes, space_bytes;
+    ct_call *calls[CT_PROGRAMS];
+    program_deaths deaths[CT_PROGRAMS];
+};
+
+static size_t available_bytes(void) {
+    size_t kilobytes = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    if (!f) return SIZE_MAX;
+    char line[256];
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %zu kB", &kilobytes) == 1) break;
+    fclose(f);
+    return kilobytes ? kilobytes << 10 : SIZE_MAX;
+}
+
+static ct_status reserve(ct_exec *exec) {
+    exec->space_bytes = exec->plan->peak_bytes ? exec->plan->peak_bytes : 64;
+    exec->mapping_bytes = (exec->space_bytes + 2 * (size_t)HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    size_t available = available_bytes();
+    CT_CHECK(exec->space_bytes <= available, CT_NO_MEMORY,
+             "the plan needs %.2f GB of memory for this rank, the machine has %.2f GB available", (double)exec->space_bytes / 1e9,
+             (double)available / 1e9);
+    void *p = mmap(NULL, exec->mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CT_CHECK(p != MAP_FAILED, CT_NO_MEMORY, "cannot reserve %.2f GB of memory: %s", (double)exec->mapping_bytes / 1e9,
+             strerror(errno));
+    exec->mapping = p;
+    exec->space = (unsigned char *)(((uintptr_t)p + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+    madvise(exec->space, exec->space_bytes, exec->options.lazy ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+    return CT_OK;
+}
+
+static void touch_part(void *context, int thread, int threads) {
+    ct_exec *exec = context;
+    long long begin, end;
+    ct_share((long long)exec->space_bytes, HUGE_PAGE, thread, threads, &begin, &end);
+    for (long long i = begin; i < end; i += 4096) exec->space[i] = 0;
+}
+
+static void resolve_program(ct_exec *exec, int which) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    exec->calls[which] = ct_malloc(sizeof(ct_call) * (size_t)(program->instructions_count + 1));
+    for (int i = 0; i < program->instructions_count; i++) {
+        const ct_instruction *in = &program->instructions[i];
+        ct_call *call = &exec->calls[which][i];
+        *call = in->call;
+        for (int k = 0; k < call->inputs; k++) call->in[k].data = exec->space + in->in_offset[k];
+        for (int k = 0; k < call->outputs; k++) call->out[k].data = exec->space + in->out_offset[k];
+        if (in->scratch_bytes) call->scratch = exec->space + in->scratch_offset;
+    }
+}
+
+// ---- poison ----
+static void find_deaths(ct_exec *exec, int which) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    program_deaths *d = &exec->deaths[which];
+    int nodes = program->graph->nodes_count;
+    d->begin = ct_calloc((size_t)nodes + 2, sizeof(int));
+    d->dying = ct_malloc(sizeof(int) * (size_t)(program->buffers_count + 1));
+    for (int b = 0; b < program->buffers_count; b++)
+        if (program->buffers[b].last < nodes) d->begin[program->buffers[b].last + 1]++;
+    for (int n = 0; n < nodes; n++) d->begin[n + 1] += d->begin[n];
+    int *next = ct_malloc(sizeof(int) * (size_t)(nodes + 1));
+    memcpy(next, d->begin, sizeof(int) * (size_t)(nodes + 1));
+    for (int b = 0; b < program->buffers_count; b++)
+        if (program->buffers[b].last < nodes) d->dying[next[program->buffers[b].last]++] = b;
+    free(next);
+}
+
+static void each_operand(ct_exec *exec, int which, int i, int allow) {
+    const ct_instruction *in = &exec->plan->programs[which].instructions[i];
+    ct_call *call = &exec->calls[which][i];
+    for (int k = 0; k < call->inputs + call->outputs; k++) {
+        const ct_tensor *t = k < call->inputs ? &call->in[k] : &call->out[k - call->inputs];
+        size_t bytes = (size_t)ct_tensor_elems(t) * ct_dtype_bytes(t->dtype);
+        if (allow) ALLOW(t->data, bytes);
+        else FORBID(t->data, bytes);
+    }
+    if (!in->scratch_bytes) return;
+    if (allow) ALLOW(call->scratch, in->scratch_bytes);
+    else FORBID(call->scratch, in->scratch_bytes);
+}
+
+// Outputs that take over no input's memory, and scratch, start as NaN.
+static void poison_outputs(ct_exec *exec, int which, int i) {
+    const ct_instruction *in = &exec->plan->programs[which].instructions[i];
+    ct_call *call = &exec->calls[which][i];
+    for (int k = 0; k < call->outputs; k++) {
+        int shared = 0;
+        for (int j = 0; j < call->inputs; j++) shared |= call->in[j].data == call->out[k].data;
+        if (!shared) memset(call->out[k].data, 0xff, (size_t)ct_tensor_elems(&call->out[k]) * ct_dtype_bytes(call->out[k].dtype));
+    }
+    if (in->scratch_bytes) memset(call->scratch, 0xff, in->scratch_bytes);
+}
+
+static void poison_dead(ct_exec *exec, int which, int node) {
+    const program_deaths *d = &exec->deaths[which];
+    for (int i = d->begin[node]; i < d->begin[node + 1]; i++) {
+        const ct_buffer *b = &exec->plan->programs[which].buffers[d->dying[i]];
+        ALLOW(exec->space + b->offset, b->bytes);
+        memset(exec->space + b->offset, 0xff, b->bytes);
+        FORBID(exec->space + b->offset, b->bytes);
+    }
+}
+
+static void run_poisoned(ct_exec *exec, int which) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    FORBID(exec->space, exec->space_bytes);
+    int node = 0;
+    for (int i = 0; i < program->instructions_count; i++) {
+        each_operand(exec, which, i, 1);
+        poison_outputs(exec, which, i);
+        program->instructions[i].kernel->run(&exec->calls[which][i], exec->team);
+        each_operand(exec, which, i, 0);
+        int next = i + 1 < program->instructions_count ? program->instructions[i + 1].node : program->graph->nodes_count;
+        for (; node < next; node++) poison_dead(exec, which, node);
+    }
+    ALLOW(exec->space, exec->space_bytes);
+}
+
+// ---- public ----
+ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options options, ct_exec **out_exec) {
+    CT_CHECK(ct_team_size(team) <= plan->threads, CT_INVALID, "a team of %d threads for a plan of %d", ct_team_size(team),
+             plan->threads);
+    ct_exec *exec = ct_calloc(1, sizeof *exec);
+    exec->plan = plan;
+    exec->team = team;
+    exec->options = options;
+    ct_status status = reserve(exec);
+    if (status) {
+        free(exec);
+        return status;
+    }
+    if (!options.lazy) ct_team_run(team, touch_part, exec);
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        if (!plan->programs[w].graph) continue;
+        resolve_program(exec, w);
+        if (options.poison) find_deaths(exec, w);
+    }
+    *out_exec = exec;
+    return CT_OK;
+}
+
+void ct_exec_destroy(ct_exec *exec) {
+    if (!exec) return;
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        free(exec->calls[w]);
+        free(exec->deaths[w].begin);
+        free(exec->deaths[w].dying);
+    }
+    ALLOW(exec->space, exec->space_bytes);
+    munmap(exec->mapping, exec->mapping_bytes);
+    free(exec);
+}
+
+void *ct_exec_data(ct_exec *exec, const char *name) {
+    int i = ct_plan_find_kept(exec->plan, name);
+    return i < 0 ? NULL : exec->space + exec->plan->kept[i].offset;
+}
+
+void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
+    *out_bytes = exec->space_bytes;
+    return exec->space;
+}
+
+void ct_exec_run(ct_exec *exec, ct_program which) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    if (exec->options.poison) {
+        run_poisoned(exec, (int)which);
+        return;
+    }
+    for (int i = 0; i < program->instructions_count; i++)
+        program->instructions[i].kernel->run(&exec->calls[which][i], exec->team);
+}
+
+static int has_nonfinite(const ct_tensor *t) {
+    int64_t n = ct_tensor_elems(t);
+    if (t->dtype == CT_F32) {
+        const float *x = t->data;
+        for (int64_t i = 0; i < n; i++)
+            if (!isfinite(x[i])) return 1;
+    } else if (t->dtype == CT_BF16) {
+        const uint16_t *x = t->data;
+        for (int64_t i = 0; i < n; i++)
+            if ((x[i] & 0x7f80) == 0x7f80) return 1;
+    }
+    return 0;
+}
+
+void ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text, size_t size) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    out_text[0] = 0;
+    for (int i = 0; i < program->instructions_count; i++) {
+        const ct_call *call = &exec->calls[which][i];
+        program->instructions[i].kernel->run(call, exec->team);
+        const ct_node *node = &program->graph->nodes[program->instructions[i].node];
+        for (int o = 0; o < call->outputs; o++) {
+            if (!strcmp(node->op->name, "attention") && o == 1) continue;
+            if (!has_nonfinite(&call->out[o])) continue;
+            snprintf(out_text, size, "%s (%s, %s)", node->from.module[0] ? node->from.module : "the model", node->op->name,
+                     ct_phase_name(node->from.phase));
+            return;
+        }
+    }
+}

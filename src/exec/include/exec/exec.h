@@ -1,0 +1,29 @@
+// Running a plan on one rank: a space of memory, instructions with resolved pointers, a walk over them. A run allocates nothing.
+#pragma once
+#include "plan/plan.h"
+
+typedef struct ct_exec ct_exec;
+
+typedef struct {
+    int lazy;   // 1: pages come with first touch (debug: shows which are touched); 0: all are there before the first run
+    int poison; // 1: memory outside the running instruction's operands is NaN where dead and forbidden under AddressSanitizer
+} ct_exec_options;
+
+// Reserves the plan's space (2 MiB pages where the system gives them) and resolves every instruction. Too little memory is an error
+// that says how much was wanted and how much there is. `plan` and `team` must outlive the result. Caller destroys.
+ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options options, ct_exec **out_exec);
+void ct_exec_destroy(ct_exec *exec);
+
+// The memory of a kept buffer: a state by its name, a feed or an output by "program:name". NULL where the plan has none.
+void *ct_exec_data(ct_exec *exec, const char *name);
+
+// Runs one program from start to end.
+void ct_exec_run(ct_exec *exec, ct_program program);
+
+// Runs one program and stops behind the first instruction that wrote a NaN or an infinity into a float output, which then is
+// described in text of at most `size` bytes ("layers.3.attention.wq (matmul, forward)"); empty where none did. −inf in a
+// log-sum-exp of a row that sees nothing is legal and not counted.
+void ct_exec_find_nonfinite(ct_exec *exec, ct_program program, char *out_text, size_t size);
+
+// The space, for tests of the memory's truth.
+void *ct_exec_space(ct_exec *exec, size_t *out_bytes);

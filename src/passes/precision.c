@@ -1,0 +1,75 @@
+// Mixed precision: parameters stay f32 (masters); ops that declare so read a bf16 cast, and dtypes follow by inference.
+// Sums that need it (statistics, logits, weight gradients) stay f32 because their ops' dtype rules say so.
+#include "passes/passes.h"
+#include "graph/op.h"
+#include "graph/rewrite.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+static const char suffix[] = ".bf16";
+
+typedef struct {
+    ct_rewrite r;
+    int *lowp; // by input index of `from`: the new graph's weight-lowp value, -1: none yet
+} precision;
+
+static int reads_low(const ct_graph *g, const ct_node *node, int operand) {
+    const ct_value_info *v = &g->values[node->inputs[operand]];
+    return operand < CT_MAX_INPUTS && (node->op->flags & ((unsigned)CT_OP_LOWP0 << operand)) && v->node < 0 &&
+           g->inputs[v->output].kind == CT_PARAMETER;
+}
+
+static void add_lowp_inputs(precision *p) {
+    const ct_graph *g = p->r.from;
+    for (int i = 0; i < g->inputs_count; i++) p->lowp[i] = -1;
+    for (int n = 0; n < g->nodes_count; n++)
+        for (int i = 0; i < g->nodes[n].inputs_count; i++) {
+            if (!reads_low(g, &g->nodes[n], i)) continue;
+            const ct_input *in = &g->inputs[g->values[g->nodes[n].inputs[i]].output];
+            int index = g->values[in->value].output;
+            if (p->lowp[index] >= 0) continue;
+            ct_type type = g->values[in->value].type;
+            type.dtype = CT_BF16;
+            const char *name = ct_arena_format(&p->r.to->arena, "%s%s", in->name, suffix);
+            p->lowp[index] = ct_build_input(p->r.to, CT_WEIGHT_LOWP, name, type).id;
+        }
+}
+
+ct_status ct_pass_precision(const ct_graph *from, ct_dtype compute, ct_graph *to) {
+    precision p;
+    ct_rewrite_begin(&p.r, from, to, 1);
+    p.lowp = CT_ARENA_ARRAY(&to->arena, int, from->inputs_count + 1);
+    if (compute == CT_BF16) add_lowp_inputs(&p);
+    for (int n = 0; n < from->nodes_count; n++) {
+        const ct_node *node = &from->nodes[n];
+        int saved[CT_MAX_INPUTS], input_of[CT_MAX_INPUTS], swapped = 0;
+        for (int i = 0; compute == CT_BF16 && i < node->inputs_count && i < CT_MAX_INPUTS; i++) {
+            if (!reads_low(from, node, i)) continue;
+            input_of[swapped] = node->inputs[i];
+            saved[swapped++] = p.r.map[node->inputs[i]];
+            p.r.map[node->inputs[i]] = p.lowp[from->values[node->inputs[i]].output];
+        }
+        ct_rewrite_node(&p.r, n);
+        while (swapped > 0) swapped--, p.r.map[input_of[swapped]] = saved[swapped];
+    }
+    return ct_rewrite_end(&p.r);
+}
+
+ct_status ct_pass_prologue(const ct_graph *micro, ct_graph *to) {
+    ct_graph_init(to, "prologue");
+    for (int i = 0; i < micro->roles_count; i++) ct_graph_role(to, micro->roles[i].name, micro->roles[i].role);
+    for (int i = 0; i < micro->inputs_count; i++) {
+        const ct_input *in = &micro->inputs[i];
+        if (in->kind != CT_WEIGHT_LOWP) continue;
+        char *name = ct_arena_strdup(&to->arena, in->name);
+        name[strlen(name) - (sizeof suffix - 1)] = 0;
+        ct_type type = micro->values[in->value].type;
+        type.dtype = CT_F32;
+        ct_graph_at(to, CT_FORWARD, -1, "%s", name);
+        ct_value master = ct_build_input(to, CT_PARAMETER, name, type);
+        ct_value low = ct_build_input(to, CT_WEIGHT_LOWP, in->name, micro->values[in->value].type);
+        ct_build_update(to, low, ct_cast(to, master, CT_BF16));
+    }
+    return ct_graph_status(to);
+}

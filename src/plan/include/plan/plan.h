@@ -1,0 +1,98 @@
+// The plan: for each program which kernel runs when and on which bytes. Exact before it starts; it touches no memory.
+//
+// One private space: first what is kept between runs (feeds, parameters, moments, accumulators, low-precision weights, outputs), then one
+// region that the programs use in turn for their temporaries. Offsets are multiples of 64 bytes.
+#pragma once
+#include "graph/graph.h"
+#include "kernels/kernel.h"
+
+typedef enum {
+    CT_PROGRAM_PROLOGUE, // at the start of a step: low-precision casts
+    CT_PROGRAM_MICRO,    // for every micro-batch: forward, input-grad, weight-grad
+    CT_PROGRAM_UPDATE,   // norm, clip, optimizer
+    CT_PROGRAM_EVAL,
+    CT_PROGRAM_GENERATE,
+    CT_PROGRAMS
+} ct_program;
+
+// What a buffer's bytes count as.
+typedef enum {
+    CT_BYTES_PARAMETERS,
+    CT_BYTES_OPTIMIZER,
+    CT_BYTES_GRADIENTS,
+    CT_BYTES_ACTIVATIONS,
+    CT_BYTES_WEIGHTS_LOWP,
+    CT_BYTES_COMMUNICATION,
+    CT_BYTES_OTHER,
+    CT_BYTES_KINDS
+} ct_bytes_kind;
+const char *ct_bytes_kind_name(ct_bytes_kind kind);
+
+// A run of bytes that lives from node `first` to node `last` of its program; views, in-place outputs and parts of a concatenation
+// share one.
+typedef struct {
+    size_t offset, bytes; // in the space; bytes rounded up to 64
+    int first, last;
+    ct_bytes_kind kind;
+    int kept; // lives between runs
+    const char *name; // of kept ones
+} ct_buffer;
+
+typedef struct {
+    int node;
+    const ct_kernel *kernel;
+    ct_call call;                  // dims, dtypes and attributes; exec fills in the pointers
+    size_t in_offset[CT_MAX_INPUTS], out_offset[CT_MAX_OUTPUTS];
+    size_t scratch_offset, scratch_bytes;
+} ct_instruction;
+
+typedef struct {
+    const ct_graph *graph; // borrowed; NULL: the plan has no such program
+    ct_instruction *instructions;
+    int instructions_count;
+    ct_buffer *buffers; // temporaries of this program, scratch included
+    int buffers_count;
+    size_t *value_offset;  // by value id: its first byte in the space
+    int *value_buffer;     // by value id: index into buffers, or -1 - index into the plan's kept buffers
+    size_t live_bytes;     // largest sum of live temporaries (rounded to 64 bytes each)
+    size_t extent_bytes;   // what their placement takes
+    int peak_node;         // where that largest sum is
+    size_t peak_kinds[CT_BYTES_KINDS]; // all bytes at that node, kept ones included
+} ct_plan_program;
+
+typedef struct {
+    ct_arena arena;
+    ct_buffer *kept;
+    int kept_count;
+    size_t kept_bytes;
+    ct_plan_program programs[CT_PROGRAMS];
+    size_t peak_bytes; // extent of the space: kept + the largest program's temporaries
+    int peak_program;
+    int threads;
+    const char *isa;
+    uint64_t hash; // of graphs and offsets
+} ct_plan;
+
+typedef struct {
+    int threads;           // of a rank's team: scratch depends on it; results do not
+    const char *isa_limit; // NULL: what the machine has
+} ct_plan_options;
+
+// Plans the given programs (NULL entries: absent), which must outlive the plan. Caller deinits.
+ct_status ct_plan_make(const ct_graph *const programs[CT_PROGRAMS], ct_plan_options options, ct_plan *out_plan);
+void ct_plan_deinit(ct_plan *plan);
+const char *ct_program_name(ct_program program);
+
+// Index of a kept buffer: state by its name; feeds and outputs by "program:name". -1: none.
+int ct_plan_find_kept(const ct_plan *plan, const char *name);
+
+// Largest sum of live bytes of the whole plan: kept + the largest program's live temporaries. peak_bytes ≤ 1.02 × this from 16 MB on.
+size_t ct_plan_live_bytes(const ct_plan *plan);
+
+// What would be executed in one run of a program, by the ops' costs.
+double ct_plan_program_flops(const ct_plan *plan, ct_program program);
+
+// ---- placing intervals (plan/place.c), exposed for its brute-force test ----
+// Gives every buffer an offset such that no two whose lives overlap share a byte; returns the extent. `live_bytes` is the largest sum
+// of live sizes: several orders are tried until the extent is close to it.
+size_t ct_place_buffers(ct_buffer *buffers, int count, size_t live_bytes);

@@ -1,0 +1,297 @@
+// Making the plan: aliases, lives, kept buffers, placement, kernels. Explaining it stands in explain.c.
+#include "plan/plan.h"
+#include "alias.h"
+#include "graph/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static const char *const program_names[CT_PROGRAMS] = {"prologue", "micro", "update", "eval", "generate"};
+const char *ct_program_name(ct_program program) { return program_names[program]; }
+
+static const char *const kind_names[CT_BYTES_KINDS] = {"parameters",   "optimizer",     "gradients", "activations",
+                                                       "weights_lowp", "communication", "other"};
+const char *ct_bytes_kind_name(ct_bytes_kind kind) { return kind_names[kind]; }
+
+static size_t round64(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
+static ct_bytes_kind kind_of_input(ct_input_kind kind) {
+    switch (kind) {
+    case CT_PARAMETER: return CT_BYTES_PARAMETERS;
+    case CT_MOMENT: return CT_BYTES_OPTIMIZER;
+    case CT_GRADIENT: return CT_BYTES_GRADIENTS;
+    case CT_WEIGHT_LOWP: return CT_BYTES_WEIGHTS_LOWP;
+    default: return CT_BYTES_OTHER;
+    }
+}
+
+typedef struct {
+    ct_plan *plan;
+    ct_plan_options options;
+    ct_aliases aliases[CT_PROGRAMS];
+    int kept_capacity;
+    struct name_slot {
+        const char *name;
+        int index;
+    } *names; // open addressing over kept names
+    int slots;
+} planning;
+
+static uint64_t hash_name(const char *name) { return XXH3_64bits(name, strlen(name)); }
+
+static struct name_slot *slot_of(planning *p, const char *name) {
+    size_t i = hash_name(name) % (size_t)p->slots;
+    while (p->names[i].name && strcmp(p->names[i].name, name)) i = (i + 1) % (size_t)p->slots;
+    return &p->names[i];
+}
+
+// Adds (or finds) a kept buffer; its size must be the same in every program.
+static ct_status keep(planning *p, const char *name, size_t bytes, ct_bytes_kind kind, int *out_index) {
+    struct name_slot *slot = slot_of(p, name);
+    ct_plan *plan = p->plan;
+    if (slot->name) {
+        CT_CHECK(plan->kept[slot->index].bytes == round64(bytes), CT_INVALID,
+                 "state \"%s\" has %zu bytes in one program and %zu in another", name, plan->kept[slot->index].bytes, bytes);
+        *out_index = slot->index;
+        return CT_OK;
+    }
+    *slot = (struct name_slot){ct_arena_strdup(&plan->arena, name), plan->kept_count};
+    *out_index = plan->kept_count;
+    plan->kept[plan->kept_count++] = (ct_buffer){.bytes = round64(bytes), .kind = kind, .kept = 1, .name = slot->name};
+    return CT_OK;
+}
+
+static ct_status keep_inputs(planning *p, int which) {
+    ct_plan_program *program = &p->plan->programs[which];
+    const ct_graph *g = program->graph;
+    for (int i = 0; i < g->inputs_count; i++) {
+        const ct_input *in = &g->inputs[i];
+        const char *name = in->kind == CT_FEED ? ct_arena_format(&p->plan->arena, "%s:%s", g->name, in->name) : in->name;
+        int index;
+        CT_TRY(keep(p, name, ct_type_bytes(&g->values[in->value].type), kind_of_input(in->kind), &index));
+        program->value_buffer[in->value] = -1 - index;
+    }
+    for (int i = 0; i < g->outputs_count; i++) {
+        int root = ct_alias_root(&p->aliases[which], g->outputs[i].value, NULL), index;
+        if (g->values[root].node < 0 || program->value_buffer[root] < 0) continue; // a state, or named twice
+        const char *name = ct_arena_format(&p->plan->arena, "%s:%s", g->name, g->outputs[i].name);
+        CT_TRY(keep(p, name, p->aliases[which].bytes[root], CT_BYTES_OTHER, &index));
+        program->value_buffer[root] = -1 - index;
+    }
+    return CT_OK;
+}
+
+static void place_kept(ct_plan *plan) {
+    for (int i = 0; i < plan->kept_count; i++) {
+        plan->kept[i].offset = plan->kept_bytes;
+        plan->kept_bytes += plan->kept[i].bytes;
+    }
+}
+
+// ---- one program ----
+static void fill_call(const ct_graph *g, const ct_node *node, ct_call *call) {
+    call->inputs = node->inputs_count;
+    call->outputs = node->outputs_count;
+    for (int i = 0; i < node->inputs_count + node->outputs_count; i++) {
+        int is_input = i < node->inputs_count;
+        const ct_type *type = &g->values[is_input ? node->inputs[i] : node->outputs[i - node->inputs_count]].type;
+        ct_tensor *t = is_input ? &call->in[i] : &call->out[i - node->inputs_count];
+        t->dtype = type->dtype;
+        t->dims_count = type->dims_count;
+        for (int d = 0; d < type->dims_count; d++) t->dims[d] = type->dims[d].extent;
+    }
+    memcpy(call->attrs, node->attrs, sizeof call->attrs);
+}
+
+static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruction *instruction) {
+    const ct_node *node = &g->nodes[n];
+    CT_CHECK(!(node->op->flags & CT_OP_MACRO), CT_INVALID, "%s in %s was not expanded", node->op->name, node->from.module);
+    instruction->node = n;
+    fill_call(g, node, &instruction->call);
+    instruction->kernel = ct_kernel_find(node->op->name, &instruction->call, p->options.isa_limit);
+    if (!instruction->kernel) {
+        ct_string types = {0};
+        for (int i = 0; i < instruction->call.inputs; i++) ct_string_add(&types, " %s", ct_dtype_name(instruction->call.in[i].dtype));
+        ct_status s = ct_error_make(CT_UNSUPPORTED, __FILE__, __LINE__, "no kernel for %s on%s in %s", node->op->name, types.text,
+                                    node->from.module);
+        ct_string_deinit(&types);
+        return s;
+    }
+    if (instruction->kernel->scratch)
+        instruction->scratch_bytes = round64(instruction->kernel->scratch(&instruction->call, p->options.threads));
+    return CT_OK;
+}
+
+static ct_status make_instructions(planning *p, ct_plan_program *program) {
+    const ct_graph *g = program->graph;
+    program->instructions = CT_ARENA_ARRAY(&p->plan->arena, ct_instruction, g->nodes_count);
+    for (int n = 0; n < g->nodes_count; n++) {
+        if (g->nodes[n].op->flags & CT_OP_VIEW) continue;
+        CT_TRY(choose_kernel(p, g, n, &program->instructions[program->instructions_count]));
+        program->instructions_count++;
+    }
+    return CT_OK;
+}
+
+static ct_bytes_kind kind_of_temporary(const ct_graph *g, int root) {
+    return g->nodes[g->values[root].node].from.phase == CT_WEIGHT_GRAD ? CT_BYTES_GRADIENTS : CT_BYTES_ACTIVATIONS;
+}
+
+static void list_temporaries(planning *p, int which) {
+    ct_plan_program *program = &p->plan->programs[which];
+    const ct_aliases *a = &p->aliases[which];
+    const ct_graph *g = program->graph;
+    program->buffers = CT_ARENA_ARRAY(&p->plan->arena, ct_buffer, g->values_count + program->instructions_count);
+    for (int v = 0; v < g->values_count; v++) {
+        if (a->of[v].parent != v || program->value_buffer[v] < 0) continue;
+        program->value_buffer[v] = program->buffers_count;
+        program->buffers[program->buffers_count++] = (ct_buffer){
+            .bytes = round64(a->bytes[v]), .first = a->first[v], .last = a->last[v], .kind = kind_of_temporary(g, v)};
+    }
+    for (int i = 0; i < program->instructions_count; i++) {
+        const ct_instruction *in = &program->instructions[i];
+        if (in->scratch_bytes)
+            program->buffers[program->buffers_count++] =
+                (ct_buffer){.bytes = in->scratch_bytes, .first = in->node, .last = in->node, .kind = CT_BYTES_OTHER};
+    }
+}
+
+// The largest sum of live bytes, where it is, and what it consists of.
+static void find_peak(ct_plan *plan, ct_plan_program *program) {
+    int nodes = program->graph->nodes_count;
+    int64_t *change = ct_calloc((size_t)nodes + 2, sizeof *change);
+    for (int i = 0; i < program->buffers_count; i++) {
+        change[program->buffers[i].first] += (int64_t)program->buffers[i].bytes;
+        change[program->buffers[i].last + 1] -= (int64_t)program->buffers[i].bytes;
+    }
+    int64_t live = 0;
+    for (int n = 0; n < nodes; n++) {
+        live += change[n];
+        if ((size_t)live <= program->live_bytes) continue;
+        program->live_bytes = (size_t)live;
+        program->peak_node = n;
+    }
+    free(change);
+    for (int i = 0; i < plan->kept_count; i++) program->peak_kinds[plan->kept[i].kind] += plan->kept[i].bytes;
+    for (int i = 0; i < program->buffers_count; i++) {
+        const ct_buffer *b = &program->buffers[i];
+        if (b->first <= program->peak_node && program->peak_node <= b->last) program->peak_kinds[b->kind] += b->bytes;
+    }
+}
+
+static void resolve_offsets(planning *p, int which) {
+    ct_plan *plan = p->plan;
+    ct_plan_program *program = &plan->programs[which];
+    const ct_graph *g = program->graph;
+    for (int i = 0; i < program->buffers_count; i++) program->buffers[i].offset += plan->kept_bytes;
+    for (int v = 0; v < g->values_count; v++) {
+        size_t inner;
+        int root = ct_alias_root(&p->aliases[which], v, &inner), buffer = program->value_buffer[root];
+        program->value_buffer[v] = buffer;
+        program->value_offset[v] = inner + (buffer < 0 ? plan->kept[-1 - buffer].offset : program->buffers[buffer].offset);
+    }
+    int scratch = program->buffers_count;
+    for (int i = program->instructions_count - 1; i >= 0; i--) {
+        ct_instruction *in = &program->instructions[i];
+        const ct_node *node = &g->nodes[in->node];
+        for (int k = 0; k < node->inputs_count; k++) in->in_offset[k] = program->value_offset[node->inputs[k]];
+        for (int k = 0; k < node->outputs_count; k++) in->out_offset[k] = program->value_offset[node->outputs[k]];
+        if (in->scratch_bytes) in->scratch_offset = program->buffers[--scratch].offset;
+    }
+}
+
+static void hash_plan(ct_plan *plan) {
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_64bits_reset(state);
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        const ct_plan_program *program = &plan->programs[w];
+        for (int n = 0; program->graph && n < program->graph->nodes_count; n++) {
+            const ct_node *node = &program->graph->nodes[n];
+            XXH3_64bits_update(state, node->op->name, strlen(node->op->name));
+            XXH3_64bits_update(state, node->attrs, sizeof node->attrs);
+            for (int i = 0; i < node->inputs_count; i++)
+                XXH3_64bits_update(state, &program->value_offset[node->inputs[i]], sizeof(size_t));
+            for (int i = 0; i < node->outputs_count; i++) {
+                const ct_type *type = &program->graph->values[node->outputs[i]].type;
+                XXH3_64bits_update(state, &program->value_offset[node->outputs[i]], sizeof(size_t));
+                for (int d = 0; d < type->dims_count; d++) XXH3_64bits_update(state, &type->dims[d].extent, sizeof(int64_t));
+            }
+        }
+    }
+    plan->hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+}
+
+static ct_status plan_program(planning *p, int which) {
+    ct_plan_program *program = &p->plan->programs[which];
+    CT_TRY(make_instructions(p, program));
+    list_temporaries(p, which);
+    find_peak(p->plan, program);
+    program->extent_bytes = ct_place_buffers(program->buffers, program->buffers_count, program->live_bytes);
+    resolve_offsets(p, which);
+    if (p->plan->kept_bytes + program->extent_bytes > p->plan->peak_bytes) {
+        p->plan->peak_bytes = p->plan->kept_bytes + program->extent_bytes;
+        p->plan->peak_program = which;
+    }
+    return CT_OK;
+}
+
+static ct_status plan_all(planning *p) {
+    ct_plan *plan = p->plan;
+    int names = 0;
+    for (int w = 0; w < CT_PROGRAMS; w++)
+        if (plan->programs[w].graph) names += plan->programs[w].graph->inputs_count + plan->programs[w].graph->outputs_count;
+    p->slots = 2 * names + 1;
+    p->names = CT_ARENA_ARRAY(&plan->arena, struct name_slot, p->slots);
+    plan->kept = CT_ARENA_ARRAY(&plan->arena, ct_buffer, names + 1);
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        ct_plan_program *program = &plan->programs[w];
+        if (!program->graph) continue;
+        CT_TRY_AS(ct_aliases_find(&plan->arena, program->graph, &p->aliases[w]), "planning program %s", program_names[w]);
+        program->value_offset = CT_ARENA_ARRAY(&plan->arena, size_t, program->graph->values_count + 1);
+        program->value_buffer = CT_ARENA_ARRAY(&plan->arena, int, program->graph->values_count + 1);
+        CT_TRY_AS(keep_inputs(p, w), "planning program %s", program_names[w]);
+    }
+    place_kept(plan);
+    for (int w = 0; w < CT_PROGRAMS; w++)
+        if (plan->programs[w].graph) CT_TRY_AS(plan_program(p, w), "planning program %s", program_names[w]);
+    hash_plan(plan);
+    return CT_OK;
+}
+
+ct_status ct_plan_make(const ct_graph *const programs[CT_PROGRAMS], ct_plan_options options, ct_plan *out_plan) {
+    *out_plan = (ct_plan){.threads = options.threads, .isa = ct_isa_best(options.isa_limit)};
+    planning p = {.plan = out_plan, .options = options};
+    for (int w = 0; w < CT_PROGRAMS; w++) out_plan->programs[w].graph = programs[w];
+    ct_status status = plan_all(&p);
+    if (status) ct_plan_deinit(out_plan);
+    return status;
+}
+
+void ct_plan_deinit(ct_plan *plan) {
+    ct_arena_deinit(&plan->arena);
+    *plan = (ct_plan){0};
+}
+
+int ct_plan_find_kept(const ct_plan *plan, const char *name) {
+    for (int i = 0; i < plan->kept_count; i++)
+        if (!strcmp(plan->kept[i].name, name)) return i;
+    return -1;
+}
+
+size_t ct_plan_live_bytes(const ct_plan *plan) {
+    size_t live = 0;
+    for (int w = 0; w < CT_PROGRAMS; w++)
+        if (plan->programs[w].live_bytes > live) live = plan->programs[w].live_bytes;
+    return plan->kept_bytes + live;
+}
+
+double ct_plan_program_flops(const ct_plan *plan, ct_program program) {
+    const ct_plan_program *p = &plan->programs[program];
+    double flops = 0;
+    for (int i = 0; i < p->instructions_count; i++)
+        flops += ct_op_cost(p->graph, &p->graph->nodes[p->instructions[i].node]).flops;
+    return flops;
+}

@@ -1,0 +1,89 @@
+// The update program: uses of a parameter are added in order of use, every gradient is summed exactly, one norm clips all, AdamW
+// (Loshchilov & Hutter 2019, arXiv 1711.05101) changes masters and moments in place.
+#include "train/step.h"
+#include "autodiff/autodiff.h"
+#include "base/wide.h"
+
+const char *ct_moment_name(ct_arena *arena, const char *parameter, int second) {
+    return ct_arena_format(arena, "optimizer.%s.%s", parameter, second ? "exp_avg_sq" : "exp_avg");
+}
+
+typedef struct {
+    ct_graph *g;
+    const ct_model *model;
+    const ct_graph *micro;
+    const ct_step_options *options;
+    ct_value yes, no, scalars;
+    ct_value *gradients; // by parameter
+} update;
+
+static ct_value scalar_feed(ct_graph *g, const char *name, ct_dtype dtype) {
+    return ct_build_input(g, CT_FEED, name, ct_type_make(dtype, 0, NULL));
+}
+
+// The gradient of a parameter: its uses' accumulators added in order, or none where nothing depends on it.
+static ct_value whole_gradient(update *u, const ct_parameter *parameter) {
+    ct_value sum = CT_NO_VALUE, first = CT_NO_VALUE;
+    for (int use = 0;; use++) {
+        const char *name = ct_gradient_name(&u->g->arena, parameter->name, use);
+        if (ct_graph_find_input(u->micro, name) < 0) break;
+        ct_value part = ct_build_input(u->g, CT_GRADIENT, name, parameter->type);
+        if (use == 0) first = sum = part;
+        else sum = ct_accumulate(u->g, sum, part, u->no);
+    }
+    if (sum.id != first.id) ct_build_update(u->g, first, sum);
+    return sum;
+}
+
+static ct_value norm_of_all(update *u) {
+    ct_graph *g = u->g;
+    ct_dim W = ct_dim_make("W", CT_WIDE_DIGITS);
+    ct_value state = ct_build_input(g, CT_STATE, "grad_norm_sum", ct_type_make(CT_I64, 1, &W)), sum = state;
+    for (int i = 0, started = 0; i < u->model->parameters_count; i++) {
+        if (u->gradients[i].id < 0) continue;
+        ct_graph_at(g, CT_OPTIMIZER, -1, "%s", u->model->parameters[i].name);
+        sum = ct_wide_sum(g, u->gradients[i], sum, started ? u->no : u->yes, 1);
+        started = 1;
+    }
+    ct_build_update(g, state, sum);
+    ct_graph_at(g, CT_OPTIMIZER, -1, "clip");
+    return ct_wide_norm(g, sum);
+}
+
+static ct_adamw_options constants_of(const update *u, const char *name) {
+    if (u->options->optimizer) return u->options->optimizer(u->options->context, name);
+    return (ct_adamw_options){.lr_scale = 1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+}
+
+static void step_parameter(update *u, int i, ct_value clip) {
+    ct_graph *g = u->g;
+    const ct_parameter *parameter = &u->model->parameters[i];
+    if (u->gradients[i].id < 0) return;
+    ct_graph_at(g, CT_OPTIMIZER, -1, "%s", parameter->name);
+    ct_value p = ct_build_input(g, CT_PARAMETER, parameter->name, parameter->type);
+    ct_value m = ct_build_input(g, CT_MOMENT, ct_moment_name(&g->arena, parameter->name, 0), parameter->type);
+    ct_value v = ct_build_input(g, CT_MOMENT, ct_moment_name(&g->arena, parameter->name, 1), parameter->type);
+    ct_value new_p, new_m, new_v;
+    ct_adamw(g, p, m, v, u->gradients[i], clip, u->scalars, constants_of(u, parameter->name), &new_p, &new_m, &new_v);
+    ct_build_update(g, p, new_p);
+    ct_build_update(g, m, new_m);
+    ct_build_update(g, v, new_v);
+}
+
+ct_status ct_step_build_update(const ct_model *model, const ct_graph *micro, const ct_step_options *options, ct_graph *g) {
+    ct_graph_init(g, "update");
+    for (int i = 0; i < micro->roles_count; i++) ct_graph_role(g, micro->roles[i].name, micro->roles[i].role);
+    ct_dim two = ct_dim_make("s", 2);
+    update u = {.g = g, .model = model, .micro = micro, .options = options};
+    u.yes = scalar_feed(g, "true", CT_I32);
+    u.no = scalar_feed(g, "false", CT_I32);
+    u.scalars = ct_build_input(g, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &two));
+    u.gradients = CT_ARENA_ARRAY(&g->arena, ct_value, model->parameters_count);
+    ct_graph_at(g, CT_OPTIMIZER, -1, "gradients");
+    for (int i = 0; i < model->parameters_count; i++) u.gradients[i] = whole_gradient(&u, &model->parameters[i]);
+    ct_value norm = norm_of_all(&u);
+    ct_build_output(g, "grad_norm", norm);
+    ct_value clip = ct_clip_factor(g, norm, options->max_norm > 0 ? options->max_norm : 3e38);
+    for (int i = 0; i < model->parameters_count; i++) step_parameter(&u, i, clip);
+    return ct_graph_status(g);
+}
