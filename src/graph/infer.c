@@ -146,7 +146,11 @@ static ct_status infer_dtypes(const ct_graph *graph, const ct_node *node, ct_typ
     for (int i = 0; i < node->outputs_count; i++, p++) {
         if (*p == 'c' || *p == '?') out_types[i].dtype = (ct_dtype)compute;
         else if (*p == 'o') out_types[i].dtype = node->attrs[0] != 0 ? CT_F32 : (ct_dtype)compute;
-        else if (*p == 'a') out_types[i].dtype = (ct_dtype)node->attrs[0]; // the attribute is the dtype
+        else if (*p == 'a') { // the attribute is the dtype
+            CT_CHECK(node->attrs[0] >= 0 && node->attrs[0] < CT_DTYPES && node->attrs[0] == (int)node->attrs[0],
+                     CT_INVALID, "%s = %g is no dtype", node->op->attrs[0], node->attrs[0]);
+            out_types[i].dtype = (ct_dtype)node->attrs[0];
+        }
         else
             for (int d = 0; d < CT_DTYPES; d++)
                 if (letters[d] == *p) out_types[i].dtype = (ct_dtype)d;

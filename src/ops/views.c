@@ -21,7 +21,7 @@ static int dims_equal(const ct_dim *a, const ct_dim *b, int count) {
 static ct_status check_factors(const ct_type *few, const ct_type *many, double dim, double parts) {
     CT_TRY(check_dim(few, dim, "dim"));
     int at = (int)dim, after = few->dims_count - at - 1;
-    CT_CHECK(parts >= 1 && parts == (int)parts && many->dims_count == few->dims_count - 1 + (int)parts, CT_INVALID,
+    CT_CHECK(parts >= 1 && parts <= CT_MAX_DIMS && parts == (int)parts && many->dims_count == few->dims_count - 1 + (int)parts, CT_INVALID,
              "%d dims for %d with one made of %g", many->dims_count, few->dims_count, parts);
     CT_CHECK(dims_equal(few->dims, many->dims, at) &&
                  dims_equal(few->dims + at + 1, many->dims + at + (int)parts, after),
@@ -136,7 +136,7 @@ static ct_status slice_check(const ct_graph *graph, const ct_node *node, const c
     int dim = (int)node->attrs[0];
     CT_TRY(check_part(x, declared, dim));
     double start = node->attrs[1], whole = (double)x->dims[dim].extent, extent_part = (double)declared->dims[dim].extent;
-    CT_CHECK(start >= 0 && start == (double)(int64_t)start && extent_part >= 0 && start + extent_part <= whole,
+    CT_CHECK(start >= 0 && extent_part >= 0 && start + extent_part <= whole && start == (double)(int64_t)start,
              CT_INVALID, "[%g, %g) of %s=%g", start, start + extent_part, x->dims[dim].name, whole);
     return CT_OK;
 }

@@ -73,7 +73,7 @@ typedef struct {
 
 typedef struct {
     ct_type type;
-    int node;   // producer, -1 for a program input
+    int node;   // producer, -1 for a program input, -2 for an id that nothing defines
     int output; // index among the node's outputs, or index into the graph's inputs
 } ct_value_info;
 
@@ -166,7 +166,9 @@ ct_status ct_graph_reinfer(ct_graph *graph);
 // declared, and a state's paired output is the last use of its memory. The message names node and value.
 ct_status ct_graph_verify(const ct_graph *graph);
 
-// The graph as text, and back. `print` of a parsed text gives the same text. Errors of the parser say line and column.
+// The graph as text, and back. Parsing what was printed gives the same graph, ids included, and printing that the same text.
+// The parser inits `graph` (the caller deinits it on success; on an error nothing is left) and sees to syntax and names only: verify
+// what came from outside. Errors, CT_INVALID, say file:line:column, what was found and what was wanted. `file` is for messages.
 void ct_graph_print(const ct_graph *graph, ct_string *out);
 void ct_type_print(const ct_type *type, ct_string *out);
 typedef const ct_op *ct_op_lookup(const char *name);
