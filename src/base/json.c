@@ -309,6 +309,14 @@ ct_status ct_json_skip(ct_json *json) {
     return CT_OK;
 }
 
+const char *ct_json_hold(ct_json *json, ct_string *held) {
+    if (json->string != json->decoded.text) return json->string;
+    ct_string decoded = json->decoded;
+    json->decoded = *held;
+    *held = decoded;
+    return json->string;
+}
+
 int ct_json_is(const ct_json *json, const char *text) {
     return (json->kind == CT_JSON_KEY || json->kind == CT_JSON_STRING) && strlen(text) == json->length &&
            !memcmp(json->string, text, json->length);

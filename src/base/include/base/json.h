@@ -72,6 +72,10 @@ ct_status ct_json_expect_string(ct_json *json, char **out_string);
 // Passes over the value that comes next, checking it.
 ct_status ct_json_skip(ct_json *json);
 
+// The string last read, valid for as long as the text and `held`, whose memory may be swapped with the reader's. Its length
+// is json->length.
+const char *ct_json_hold(ct_json *json, ct_string *held);
+
 // 1 where the token last read is a key or string that equals text.
 int ct_json_is(const ct_json *json, const char *text);
 

@@ -83,6 +83,9 @@ void ct_data_destroy(ct_data *data); // NULL is fine
 
 // ---- reading ----
 
+// Starts the thread that reads ahead; else the first read does. Later calls do nothing.
+ct_status ct_data_start(ct_data *data);
+
 // Caller's arrays, each [count][seq_len] or NULL where it is not wanted.
 typedef struct {
     int32_t *tokens;
@@ -94,8 +97,8 @@ typedef struct {
 
 // Copies sequences [first, first + count) into the batch, waiting for them where they are not ready. first may be any
 // sequence not yet released, and first + count at most `ahead` behind the last release. *out_count < count only at the end
-// of the data (once). Allocates nothing. Any thread. Errors: what went wrong in reading and encoding, once the
-// sequences before it have been read; the same error again at every later call.
+// of the data (once). Allocates nothing, once the thread runs. Any thread. Errors: what went wrong in reading and
+// encoding, where a sequence is asked for that did not come to be; the same again at every later such call.
 ct_status ct_data_read(ct_data *data, int64_t first, int32_t count, ct_data_batch batch, int32_t *out_count);
 
 // Gives back all sequences before `next`: their room is filled anew, and a state saved now goes on at `next`.
