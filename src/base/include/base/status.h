@@ -20,10 +20,10 @@ typedef const ct_error *ct_status;
 
 // Makes an error; the message is formatted at once. Never returns NULL.
 ct_status ct_error_make(ct_code code, const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+    __attribute__((format(printf, 4, 5), returns_nonnull));
 
 // Adds a note ("while …") to an error as it climbs, and returns it.
-ct_status ct_error_note(ct_status error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+ct_status ct_error_note(ct_status error, const char *format, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
 
 // The code of an error (error must not be NULL).
 ct_code ct_error_code(ct_status error);
