@@ -18,7 +18,8 @@ typedef struct {
     int64_t keep_latest_k;  // afterwards older ones are removed, see ct_checkpoint_prune; 0: none
     ct_fetch_fn *fetch;     // for tensors whose data is NULL
     ct_progress_fn *progress;
-    void *context; // of fetch and progress
+    ct_warn_fn *warn; // told where an older checkpoint could not be removed
+    void *context;    // of fetch, progress and warn
 } ct_save_options;
 
 // Saves from one rank: prepare, one shard, commit. On any error what was there before is untouched and loadable; a checkpoint of the
@@ -51,7 +52,7 @@ size_t ct_saver_staging_bytes(const ct_named_tensor *tensors, int count);
 
 // Copies tensors, names and options into staging and returns; a thread writes them. The tensors may change as soon as this returns.
 // Waits first for an earlier save (at most one is in flight) and returns its error, without starting another, if it failed.
-// fetch is not allowed; progress is called from the thread.
+// fetch is not allowed; progress and warn are called from the thread.
 ct_status ct_checkpoint_save_begin(ct_saver *saver, const ct_save_options *options, const ct_named_tensor *tensors, int count);
 
 // Waits for the save in flight and gives its status, once; CT_OK where there is none.

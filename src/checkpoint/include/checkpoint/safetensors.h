@@ -56,6 +56,10 @@ typedef struct {
 ct_status ct_safetensors_read(const ct_safetensors *file, const ct_safetensors_entry *entry, const ct_box *piece,
                               const ct_named_tensor *target, const ct_read_options *options, ct_checksum *out_checksum);
 
+// The XXH3-128 of an entry's bytes.
+ct_status ct_safetensors_checksum(const ct_safetensors *file, const ct_safetensors_entry *entry, const ct_read_options *options,
+                                  ct_checksum *out_checksum);
+
 // One tensor of a file to be written. Its bytes come from produce, as elements of `type`.
 typedef struct {
     const char *name;
