@@ -45,6 +45,8 @@ CASES = {
                                     "local_batch_size": 4, "seq_len": 64}},
     "rope": {"model.args.n_heads": 3, "model.args.rope_theta": 10000.0, "model.args.rope_scaling_args": ROPE,
              "model.args.norm_eps": 1e-3, "training.seq_len": 128, "training.local_batch_size": 2, "optimizer.lr": 1e-2},
+    "long": {"model.args.n_heads": 3, "model.args.n_kv_heads": 1, "training.seq_len": 1024, "training.local_batch_size": 1,
+             "training.max_norm": 0.5, "optimizer.lr": 1e-2},
     "recompute_layer": {"activation_checkpoint": {"mode": "selective", "selective_ac_option": "2"}},
     "recompute_full": {"activation_checkpoint": {"mode": "full"}},
     "bf16": {"training.mixed_precision_param": "bfloat16"},
