@@ -20,9 +20,17 @@ typedef struct {
     ct_matmul_finish finish;
 } ct_matmul_tile;
 
-// Fills `width` lanes of the units of `depth` elements: lane r holds row r, lanes from `rows` on and a last half pair hold zero.
-// `step` is the distance in elements between rows ("along": depth is contiguous) or between depths ("across": rows are).
-typedef void ct_matmul_pack(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth);
+// How a block of one operand becomes panels: panel i holds rows i·height to (i+1)·height, or fewer at the end, in `width` ≥ height lanes.
+// Further lanes hold anything, a last half pair holds zero. `source` is the block's first element; `step` is the distance in elements
+// between rows ("along": depth is contiguous) or between depths ("across": rows are).
+typedef struct {
+    uint32_t *panels;
+    int width, height;
+    int64_t panel_step; // 32-bit lanes from a panel to the next
+    const void *source;
+    int64_t step, rows, depth; // depth in elements
+} ct_matmul_packing;
+typedef void ct_matmul_pack(const ct_matmul_packing *packing);
 
 typedef struct {
     int tile_rows, tile_cols; // most rows and columns of a tile; a B panel's width is tile_cols

@@ -15,34 +15,49 @@ static inline __attribute__((always_inline)) __m256i to_bf16(__m512 x) {
 
 #include "matmul_avx512.h"
 
-CT_INLINE __m512i load_f32(const void *source, int64_t at, int64_t elems) {
-    return _mm512_maskz_loadu_epi32(lanes((int)elems), (const float *)source + at);
+CT_INLINE __m512i load_f32(const void *source, int64_t elems) {
+    if (elems == LANES) return _mm512_loadu_si512(source);
+    return _mm512_maskz_loadu_epi32(lanes((int)elems), source);
 }
-CT_INLINE __m512i load_bf16(const void *source, int64_t at, int64_t elems) {
-    return _mm512_slli_epi32(
-        _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes((int)elems), (const uint16_t *)source + at)), 16);
-}
-
-static void pack_along_f32(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    if (width == LANES) pack_along_with(load_f32, 1, panel, LANES, source, step, rows, depth);
-    else pack_along_with(load_f32, 1, panel, 2 * LANES, source, step, rows, depth);
-}
-static void pack_along_bf16(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    if (width == LANES) pack_along_with(load_bf16, 1, panel, LANES, source, step, rows, depth);
-    else pack_along_with(load_bf16, 1, panel, 2 * LANES, source, step, rows, depth);
+CT_INLINE __m512i load_bf16(const void *source, int64_t elems) {
+    __m256i x = elems == LANES ? _mm256_loadu_si256(source) : _mm256_maskz_loadu_epi16(lanes((int)elems), source);
+    return _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
 }
 
-CT_INLINE void pack_across_with(unit_loader *load, uint32_t *panel, int width, const void *source, int64_t step, int rows,
-                                int64_t depth) {
-    for (int64_t k = 0; k < depth; k++)
-        for (int lane = 0; lane < width; lane += LANES, panel += LANES)
-            _mm512_store_si512(panel, load(source, k * step + lane, rows - lane));
+static void pack_along_f32(const ct_matmul_packing *p) {
+    if (p->width == LANES) pack_along_with(load_f32, 1, sizeof(float), p, LANES);
+    else pack_along_with(load_f32, 1, sizeof(float), p, 2 * LANES);
 }
-static void pack_across_f32(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    pack_across_with(load_f32, panel, width, source, step, rows, depth);
+static void pack_along_bf16(const ct_matmul_packing *p) {
+    if (p->width == LANES) pack_along_with(load_bf16, 1, sizeof(uint16_t), p, LANES);
+    else pack_along_with(load_bf16, 1, sizeof(uint16_t), p, 2 * LANES);
 }
-static void pack_across_bf16(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    pack_across_with(load_bf16, panel, width, source, step, rows, depth);
+
+// A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each other out.
+CT_INLINE void pack_across_with(unit_loader *load, const int elem_bytes, const ct_matmul_packing *p, const int width) {
+    int64_t step_bytes = p->step * elem_bytes;
+    for (int64_t k = 0; k < p->depth; k += ACROSS_DEPTH) {
+        uint32_t *panel = p->panels + k * width;
+        int64_t depth = p->depth - k < ACROSS_DEPTH ? p->depth - k : ACROSS_DEPTH;
+        const char *source = (const char *)p->source + k * step_bytes;
+        for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step, source += p->height * elem_bytes) {
+            int64_t rows = p->rows - row < p->height ? p->rows - row : p->height;
+            fetch_depths(source, step_bytes, rows * elem_bytes);
+            for (int lane = 0; lane < rows; lane += LANES) {
+                int64_t here = rows - lane < LANES ? rows - lane : LANES;
+                for (int64_t d = 0; d < depth; d++)
+                    _mm512_store_si512(panel + d * width + lane, load(source + lane * elem_bytes + d * step_bytes, here));
+            }
+        }
+    }
+}
+static void pack_across_f32(const ct_matmul_packing *p) {
+    if (p->width == LANES) pack_across_with(load_f32, sizeof(float), p, LANES);
+    else pack_across_with(load_f32, sizeof(float), p, 2 * LANES);
+}
+static void pack_across_bf16(const ct_matmul_packing *p) {
+    if (p->width == LANES) pack_across_with(load_bf16, sizeof(uint16_t), p, LANES);
+    else pack_across_with(load_bf16, sizeof(uint16_t), p, 2 * LANES);
 }
 
 const ct_matmul_isa ct_matmul_avx512[2] = {

@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-enum { ROWS = 14, COLS = 32, LANES = 16, A_WIDTH = 16 };
+enum { ROWS = 14, COLS = 32, LANES = 16, A_WIDTH = 16, ACROSS_DEPTH = 8 };
 
 #define CT_INLINE static inline __attribute__((always_inline))
 
@@ -30,6 +30,17 @@ CT_INLINE void tile_finish(const ct_matmul_tile *t, int row, __m512 left, __m512
     _mm512_mask_storeu_ps(c + LANES, right_mask, right);
 }
 
+// Fetches what the end of the tile writes: C's lines, for writing.
+CT_INLINE void tile_fetch(const ct_matmul_tile *t, const int rows) {
+    int64_t elem_bytes = t->finish == CT_FINISH_BF16 ? 2 : 4, bytes = t->cols * elem_bytes;
+    char *c = t->c;
+    for (int i = 0; i < rows; i++, c += t->c_step * elem_bytes) {
+        __builtin_prefetch(c, 1);
+        __builtin_prefetch(c + bytes - 1, 1);
+        if (bytes > 64) __builtin_prefetch(c + 64, 1);
+    }
+}
+
 // The tile for a constant number of rows: `rows` × 2 sums stay in registers.
 CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
     __m512 sum[ROWS][2];
@@ -40,6 +51,7 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
     }
     const int32_t *a = t->a, *b = t->b;
     float *to = t->to;
+    if (!to) tile_fetch(t, rows);
     for (int64_t u = t->units; u > 0; u--, a += A_WIDTH, b += COLS) {
         __m512i left = _mm512_load_si512(b), right = _mm512_load_si512(b + LANES);
 #pragma GCC unroll 14
@@ -111,27 +123,57 @@ CT_INLINE void transpose(__m512i v[16]) {
     }
 }
 
-// Loads the units of `elems` elements at `row`, the rest zero.
-typedef __m512i unit_loader(const void *source, int64_t at, int64_t elems);
+// Loads the units of `elems` elements at `source`, the rest zero.
+typedef __m512i unit_loader(const void *source, int64_t elems);
 
-// Packs where depth is contiguous: 16 rows × 16 units at a time through a transposition.
-CT_INLINE void pack_along_with(unit_loader *load, int unit, uint32_t *panel, int width, const void *source, int64_t step, int rows,
-                               int64_t depth) {
-    for (int64_t k = 0; k < depth; k += LANES * unit) {
-        int64_t elems = depth - k < LANES * unit ? depth - k : LANES * unit, units = (elems + unit - 1) / unit;
-        for (int lane = 0; lane < width; lane += LANES) {
-            __m512i v[16];
+// Packs up to 16 rows of one panel where depth is contiguous, 16 units at a time through a transposition. Rows that are not there repeat
+// the last one. Lines are fetched AHEAD_BYTES before they are used, at the end those of the rows that come next.
+CT_INLINE void pack_rows(unit_loader *load, const int unit, const int elem_bytes, uint32_t *to, const int width, const char *source,
+                         int64_t step_bytes, int rows, int64_t depth, int64_t next_bytes) {
+    enum { AHEAD_BYTES = 256 };
+    const char *row[LANES];
+    for (int i = 0; i < LANES; i++) row[i] = source + step_bytes * (i < rows ? i : rows - 1);
+    const int64_t whole = LANES * unit, depth_bytes = depth * elem_bytes;
+    int64_t at = 0;
+    __m512i v[LANES];
+    for (; at + whole * elem_bytes <= depth_bytes; at += whole * elem_bytes, to += LANES * width) {
+        int64_t ahead = at + AHEAD_BYTES;
+        if (ahead >= depth_bytes) ahead += next_bytes - depth_bytes;
 #pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                v[i] = lane + i < rows ? load(source, (lane + i) * step + k, elems) : _mm512_setzero_si512();
-            transpose(v);
-            uint32_t *to = panel + k / unit * width + lane;
-            if (units == LANES) {
-#pragma GCC unroll 16
-                for (int u = 0; u < 16; u++) _mm512_store_si512(to + u * width, v[u]);
-            } else {
-                for (int u = 0; u < units; u++) _mm512_store_si512(to + u * width, v[u]);
-            }
+        for (int i = 0; i < LANES; i++) {
+            v[i] = load(row[i] + at, whole);
+            __builtin_prefetch((const void *)((uintptr_t)row[i] + (uintptr_t)ahead));
         }
+        transpose(v);
+#pragma GCC unroll 16
+        for (int u = 0; u < LANES; u++) _mm512_store_si512(to + u * width, v[u]);
+    }
+    int64_t elems = (depth_bytes - at) / elem_bytes;
+    if (!elems) return;
+    for (int i = 0; i < LANES; i++) v[i] = load(row[i] + at, elems);
+    transpose(v);
+    for (int u = 0; u * unit < elems; u++) _mm512_store_si512(to + u * width, v[u]);
+}
+
+CT_INLINE void pack_along_with(unit_loader *load, const int unit, const int elem_bytes, const ct_matmul_packing *p, const int width) {
+    uint32_t *panel = p->panels;
+    int64_t step_bytes = p->step * elem_bytes;
+    for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step) {
+        int rows = (int)(p->rows - row < p->height ? p->rows - row : p->height);
+        for (int lane = 0; lane < rows; lane += LANES) {
+            int here = rows - lane < LANES ? rows - lane : LANES;
+            pack_rows(load, unit, elem_bytes, panel + lane, width, (const char *)p->source + (row + lane) * step_bytes, step_bytes,
+                      here, p->depth, here * step_bytes);
+        }
+    }
+}
+
+// Fetches `bytes` of the depths that come after those at `source` into the second-level cache.
+CT_INLINE void fetch_depths(const char *source, int64_t step_bytes, int64_t bytes) {
+#pragma GCC unroll 8
+    for (int d = ACROSS_DEPTH; d < 2 * ACROSS_DEPTH; d++) {
+        uintptr_t at = (uintptr_t)source + (uintptr_t)(d * step_bytes);
+        __builtin_prefetch((const void *)at, 0, 2);
+        if (bytes > 64) __builtin_prefetch((const void *)(at + 64), 0, 2);
     }
 }

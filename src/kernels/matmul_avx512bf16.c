@@ -10,15 +10,14 @@ static inline __attribute__((always_inline)) __m256i to_bf16(__m512 x) { return 
 
 #include "matmul_avx512.h"
 
-CT_INLINE __m512i load_pairs(const void *source, int64_t at, int64_t elems) {
-    const uint16_t *s = (const uint16_t *)source + at;
-    if (elems == 2 * LANES) return _mm512_loadu_si512(s);
-    return _mm512_maskz_loadu_epi16((1u << elems) - 1, s);
+CT_INLINE __m512i load_pairs(const void *source, int64_t elems) {
+    if (elems == 2 * LANES) return _mm512_loadu_si512(source);
+    return _mm512_maskz_loadu_epi16((1u << elems) - 1, source);
 }
 
-static void pack_along(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    if (width == LANES) pack_along_with(load_pairs, 2, panel, LANES, source, step, rows, depth);
-    else pack_along_with(load_pairs, 2, panel, 2 * LANES, source, step, rows, depth);
+static void pack_along(const ct_matmul_packing *p) {
+    if (p->width == LANES) pack_along_with(load_pairs, 2, sizeof(uint16_t), p, LANES);
+    else pack_along_with(load_pairs, 2, sizeof(uint16_t), p, 2 * LANES);
 }
 
 // Interleaves two depths of 16 rows into pairs.
@@ -26,15 +25,36 @@ CT_INLINE __m512i interleave(__m256i even, __m256i odd) {
     return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-static void pack_across(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    const uint16_t *s = source;
-    for (int64_t k = 0; k < depth; k += 2, s += 2 * step)
-        for (int lane = 0; lane < width; lane += LANES, panel += LANES) {
-            __mmask16 mask = lanes(rows - lane), odd_mask = k + 1 < depth ? mask : 0;
-            __m256i even = _mm256_maskz_loadu_epi16(mask, s + lane);
-            __m256i odd = _mm256_maskz_loadu_epi16(odd_mask, s + step + lane);
-            _mm512_store_si512(panel, interleave(even, odd));
+// One panel's lanes of `depth` depths.
+CT_INLINE void pack_depths(uint32_t *to, const uint16_t *s, int64_t step, int rows, const int width, int64_t depth) {
+    for (int lane = 0; lane < width; lane += LANES) {
+        __mmask16 mask = lanes(rows - lane);
+        const uint16_t *even = s + lane, *odd = even + step;
+        uint32_t *at = to + lane;
+        int64_t k = 0;
+        for (; k + 2 <= depth; k += 2, even += 2 * step, odd += 2 * step, at += width)
+            _mm512_store_si512(at, interleave(_mm256_maskz_loadu_epi16(mask, even), _mm256_maskz_loadu_epi16(mask, odd)));
+        if (k < depth) _mm512_store_si512(at, _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even)));
+    }
+}
+
+// A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each other out.
+CT_INLINE void pack_across_width(const ct_matmul_packing *p, const int width) {
+    for (int64_t k = 0; k < p->depth; k += ACROSS_DEPTH) {
+        uint32_t *panel = p->panels + k / 2 * width;
+        const uint16_t *source = (const uint16_t *)p->source + k * p->step;
+        int64_t depth = p->depth - k < ACROSS_DEPTH ? p->depth - k : ACROSS_DEPTH;
+        for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step) {
+            int rows = (int)(p->rows - row < p->height ? p->rows - row : p->height);
+            pack_depths(panel, source + row, p->step, rows, width, depth);
+            if (row / 32 != (row + p->height) / 32)
+                fetch_depths((const char *)(source + row), p->step * (int64_t)sizeof *source, rows * (int64_t)sizeof *source);
         }
+    }
+}
+static void pack_across(const ct_matmul_packing *p) {
+    if (p->width == LANES) pack_across_width(p, LANES);
+    else pack_across_width(p, 2 * LANES);
 }
 
 const ct_matmul_isa ct_matmul_avx512bf16[2] = {

@@ -97,53 +97,50 @@ typedef struct {
     float *sums;
 } worker;
 
-// Tiles of a block of rows are evenly high, so that none is a sliver: tile `index` of `tiles`.
-static range tile_rows_of(range rows, int64_t tiles, int64_t index) {
+// The height of a block's tiles: evenly cut, so that none is a sliver.
+static int tile_height(const ct_matmul_isa *isa, range rows) {
     int64_t count = rows.end - rows.begin;
-    return (range){rows.begin + count * index / tiles, rows.begin + count * (index + 1) / tiles};
+    return (int)ceil_div(count, ceil_div(count, isa->tile_rows));
 }
 
 static const char *element(const ct_matmul_product *p, const ct_matmul_side *side, int64_t row, int64_t depth) {
     return (const char *)side->data + (row * side->row_step + depth * side->depth_step) * (int64_t)ct_dtype_bytes(p->dtype);
 }
 
-// Packs rows × depths of a side into panels of `width` lanes: panel i holds rows of tile_rows_of(rows, panels, i), or of whole
-// widths where `even` is 0. Where rows are contiguous, a few depths of all panels are packed at a time: each line is read once.
-static void pack_block(const ct_matmul_product *p, const ct_matmul_side *side, char *to, range rows, range depths, int64_t panels,
-                       int width, int even) {
-    enum { ACROSS_DEPTH = 32 };
+// Packs rows × depths of a side into panels of `height` rows.
+static void pack_block(const ct_matmul_product *p, const ct_matmul_side *side, char *to, range rows, range depths, int height,
+                       int width) {
     int across = side->row_step == 1 && side->depth_step != 1;
-    int64_t depth = depths.end - depths.begin, unit = p->isa->elems_a_unit;
-    int64_t panel_bytes = ceil_div(depth, unit) * width * (int64_t)sizeof(uint32_t);
-    int64_t chunk = across ? ACROSS_DEPTH : depth;
-    for (int64_t k = 0; k < depth; k += chunk) {
-        for (int64_t i = 0; i < panels; i++) {
-            range r = even ? tile_rows_of(rows, panels, i) : part_of(rows.begin, rows.end, width, i);
-            uint32_t *panel = (uint32_t *)(to + i * panel_bytes) + k / unit * width;
-            (across ? p->isa->pack_across : p->isa->pack_along)(
-                panel, width, element(p, side, r.begin, depths.begin + k), across ? side->depth_step : side->row_step,
-                (int)(r.end - r.begin), min64(chunk, depth - k));
-        }
-    }
+    ct_matmul_packing packing = {
+        .panels = (uint32_t *)to,
+        .width = width,
+        .height = height,
+        .panel_step = ceil_div(depths.end - depths.begin, p->isa->elems_a_unit) * width,
+        .source = element(p, side, rows.begin, depths.begin),
+        .step = across ? side->depth_step : side->row_step,
+        .rows = rows.end - rows.begin,
+        .depth = depths.end - depths.begin,
+    };
+    (across ? p->isa->pack_across : p->isa->pack_along)(&packing);
 }
 
 // All tiles of a packed block of A with a packed block of B. `sums` holds the tiles' sums, column panel after column panel.
 static void run_tiles(const worker *w, const char *a, range rows, range cols, int64_t units, float *sums, int first, int last) {
     const ct_matmul_product *p = w->p;
     const ct_matmul_isa *isa = p->isa;
-    int64_t tiles = ceil_div(rows.end - rows.begin, isa->tile_rows), tile_elems = (int64_t)isa->tile_rows * isa->tile_cols;
+    int64_t tile_elems = (int64_t)isa->tile_rows * isa->tile_cols;
+    int height = tile_height(isa, rows);
     int64_t a_panel = units * isa->a_width * (int64_t)sizeof(uint32_t), b_panel = units * isa->tile_cols * (int64_t)sizeof(uint32_t);
     int64_t c_bytes = p->finish == CT_FINISH_BF16 ? 2 : 4;
     ct_matmul_tile t = {.units = units, .b = w->b, .c_step = p->b.rows, .finish = p->finish};
     for (int64_t n = cols.begin; n < cols.end; n += isa->tile_cols) {
         t.cols = (int)min64(isa->tile_cols, cols.end - n);
         t.a = a;
-        for (int64_t i = 0; i < tiles; i++) {
-            range r = tile_rows_of(rows, tiles, i);
-            t.rows = (int)(r.end - r.begin);
+        for (int64_t m = rows.begin; m < rows.end; m += height) {
+            t.rows = (int)min64(height, rows.end - m);
             t.from = first ? NULL : sums;
             t.to = last ? NULL : sums;
-            t.c = (char *)p->c + (r.begin * p->b.rows + n) * c_bytes;
+            t.c = (char *)p->c + (m * p->b.rows + n) * c_bytes;
             isa->tile(&t);
             t.a = (const char *)t.a + a_panel;
             sums = sums ? sums + tile_elems : NULL;
@@ -160,14 +157,14 @@ static void run_depth_block(const worker *w, range rows, range cols, int64_t blo
     range depths = part_of(0, p->depth, l->block_units * isa->elems_a_unit, block);
     int64_t units = ceil_div(depths.end - depths.begin, isa->elems_a_unit);
     int64_t panels_b = ceil_div(cols.end - cols.begin, isa->tile_cols);
-    pack_block(p, &p->b, w->b, cols, depths, panels_b, isa->tile_cols, 0);
+    pack_block(p, &p->b, w->b, cols, depths, isa->tile_cols, isa->tile_cols);
     float *sums = w->sums;
     for (int64_t i = 0; i * l->block_rows < rows.end - rows.begin; i++) {
         range r = part_of(rows.begin, rows.end, l->block_rows, i);
         int64_t tiles = ceil_div(r.end - r.begin, isa->tile_rows);
         char *a = w->a;
         if (l->keep_a) a += block * ceil_div(l->block_rows, isa->tile_rows) * isa->a_width * l->block_units * 4;
-        if (pack_a) pack_block(p, &p->a, a, r, depths, tiles, isa->a_width, 1);
+        if (pack_a) pack_block(p, &p->a, a, r, depths, tile_height(isa, r), isa->a_width);
         run_tiles(w, a, r, cols, units, sums, block == 0, block == l->depth_blocks - 1);
         if (sums) sums += tiles * panels_b * isa->tile_rows * isa->tile_cols;
     }

@@ -14,28 +14,30 @@ static inline void finish_plain(const ct_matmul_tile *t, const float *sums, int 
     }
 }
 
-// Lane r of unit k is element r·row_step + k·depth_step.
-static inline void pack_f32(float *panel, int width, const float *source, int64_t row_step, int64_t depth_step, int rows,
-                            int64_t depth) {
-    for (int64_t k = 0; k < depth; k++)
-        for (int r = 0; r < width; r++) panel[k * width + r] = r < rows ? source[r * row_step + k * depth_step] : 0;
+static inline int min_rows(int64_t rows, int height) { return rows < height ? (int)rows : height; }
+
+// Lane r of unit k of the panel at `row` is element (row + r)·row_step + k·depth_step.
+static inline void pack_f32(const ct_matmul_packing *p, int64_t row_step, int64_t depth_step) {
+    float *panel = (float *)p->panels;
+    for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step) {
+        const float *source = (const float *)p->source + row * row_step;
+        int rows = min_rows(p->rows - row, p->height);
+        for (int64_t k = 0; k < p->depth; k++)
+            for (int r = 0; r < p->width; r++) panel[k * p->width + r] = r < rows ? source[r * row_step + k * depth_step] : 0;
+    }
 }
-static inline void pack_bf16(float *panel, int width, const uint16_t *source, int64_t row_step, int64_t depth_step, int rows,
-                             int64_t depth) {
-    for (int64_t k = 0; k < depth; k++)
-        for (int r = 0; r < width; r++)
-            panel[k * width + r] = r < rows ? ct_f32_from_bf16(source[r * row_step + k * depth_step]) : 0;
+static inline void pack_bf16(const ct_matmul_packing *p, int64_t row_step, int64_t depth_step) {
+    float *panel = (float *)p->panels;
+    for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step) {
+        const uint16_t *source = (const uint16_t *)p->source + row * row_step;
+        int rows = min_rows(p->rows - row, p->height);
+        for (int64_t k = 0; k < p->depth; k++)
+            for (int r = 0; r < p->width; r++)
+                panel[k * p->width + r] = r < rows ? ct_f32_from_bf16(source[r * row_step + k * depth_step]) : 0;
+    }
 }
 
-static inline void pack_along_f32(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    pack_f32((float *)panel, width, source, step, 1, rows, depth);
-}
-static inline void pack_along_bf16(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    pack_bf16((float *)panel, width, source, step, 1, rows, depth);
-}
-static inline void pack_across_f32(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    pack_f32((float *)panel, width, source, 1, step, rows, depth);
-}
-static inline void pack_across_bf16(uint32_t *panel, int width, const void *source, int64_t step, int rows, int64_t depth) {
-    pack_bf16((float *)panel, width, source, 1, step, rows, depth);
-}
+static inline void pack_along_f32(const ct_matmul_packing *p) { pack_f32(p, p->step, 1); }
+static inline void pack_along_bf16(const ct_matmul_packing *p) { pack_bf16(p, p->step, 1); }
+static inline void pack_across_f32(const ct_matmul_packing *p) { pack_f32(p, 1, p->step); }
+static inline void pack_across_bf16(const ct_matmul_packing *p) { pack_bf16(p, 1, p->step); }
