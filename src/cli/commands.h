@@ -8,3 +8,5 @@ typedef struct {
     ct_command_fn *run;
     const char *summary; // one line for `ctitan --help`
 } ct_command;
+
+ct_command_fn ct_cmd_config;

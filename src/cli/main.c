@@ -5,6 +5,7 @@
 #include <string.h>
 
 static const ct_command commands[] = {
+    {"config", ct_cmd_config, "every key and its meaning; every value of a run and where it came from"},
     {0},
 };
 

@@ -63,5 +63,8 @@ ct_status ct_toml_parse_value(ct_arena *arena, const char *name, const char *tex
 // The value of a table's key, or NULL.
 ct_toml_value *ct_toml_find(const ct_toml_value *table, const char *key);
 
+// Is this text well-formed UTF-8?
+bool ct_toml_is_utf8(const char *text, size_t bytes);
+
 // "string", "integer", … with an article: "a string", "an integer".
 const char *ct_toml_kind_text(ct_toml_kind kind);

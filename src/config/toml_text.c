@@ -100,6 +100,16 @@ ct_status toml_check_utf8(toml_parser *p) {
     return CT_OK;
 }
 
+bool ct_toml_is_utf8(const char *text, size_t bytes) {
+    const unsigned char *at = (const unsigned char *)text, *end = at + bytes;
+    while (at < end) {
+        int n = well_formed(at, end);
+        if (!n) return false;
+        at += n;
+    }
+    return true;
+}
+
 static void add_code_point(ct_string *out, uint32_t c) {
     char b[4];
     int n = 0;
