@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 ct_data_encoder byte_encoder(void);     // BOS 256, EOS 257
-const char *fixture(const char *name);  // path; valid until 4 later calls
+const char *fixture(const char *name);  // path; valid until 16 later calls
 void scratch_make(void);                // an empty folder
 void scratch_remove(void);
 const char *scratch(const char *name);  // path in it; as fixture
