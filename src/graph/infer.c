@@ -160,8 +160,9 @@ static ct_status infer_dtypes(const ct_graph *graph, const ct_node *node, ct_typ
 
 ct_status ct_op_infer(const ct_graph *graph, const ct_node *node, const ct_type *declared, ct_type *out_types) {
     const ct_op *op = node->op;
-    CT_CHECK(op->inputs < 0 ? node->inputs_count >= 1 : node->inputs_count == op->inputs, CT_INVALID,
-             "%d operands, wanted %d", node->inputs_count, op->inputs);
+    CT_CHECK(op->inputs >= 0 || node->inputs_count >= 1, CT_INVALID, "no operands, wanted 1 or more");
+    CT_CHECK(op->inputs < 0 || node->inputs_count == op->inputs, CT_INVALID, "%d operands, wanted %d",
+             node->inputs_count, op->inputs);
     CT_TRY(infer_dtypes(graph, node, out_types));
     if (op->check) {
         CT_CHECK(declared, CT_INVALID, "the output's type must be declared");

@@ -259,7 +259,7 @@ static ct_status read_line(parser *p) {
 }
 
 static ct_status read_program(parser *p) {
-    CT_TRY(ct_scan_expect(p->s, "program"));
+    if (!ct_scan_accept_word(p->s, "program")) return ct_scan_fail(p->s, p->s->at, "'program'");
     CT_TRY(ct_scan_word(p->s, "the program's name"));
     p->graph->name = ct_arena_strdup(&p->graph->arena, p->s->word.text);
     CT_TRY(ct_scan_expect(p->s, "{"));

@@ -29,7 +29,7 @@ static void add_word(ct_string *out, const char *text) {
 // The shortest decimal that reads back as the same double.
 static void add_number(ct_string *out, double x) {
     char text[40];
-    for (int digits = 1; digits <= 17; digits += digits < 15 ? 7 : 1) {
+    for (int digits = 6; digits <= 17; digits += digits < 15 ? 9 : 1) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
@@ -110,9 +110,9 @@ void ct_graph_print(const ct_graph *graph, ct_string *out) {
 
 // ---- an op, as `ctitan graph --ops` shows the table ----
 
-static void add_flag_list(ct_string *out, const ct_op *op, unsigned first, const char *what) {
+static void add_flag_list(ct_string *out, const ct_op *op, unsigned first, int operands, const char *what) {
     int any = 0;
-    for (int i = 0; i < CT_MAX_INPUTS; i++)
+    for (int i = 0; i < operands; i++)
         if (op->flags & first << i) ct_string_add(out, any++ ? " %d" : what, i);
 }
 
@@ -133,8 +133,8 @@ void ct_op_print(const ct_op *op, ct_string *out) {
     if (op->flags & CT_OP_SUM) ct_string_add(out, "; a sum over what its outputs lack");
     if (op->flags & CT_OP_MAX) ct_string_add(out, "; a maximum over what its output lacks");
     if (op->flags & CT_OP_MACRO) ct_string_add(out, "; expanded by a pass");
-    add_flag_list(out, op, CT_OP_LINEAR0, "; linear in operand %d");
-    add_flag_list(out, op, CT_OP_LOWP0, "; low precision in operand %d");
+    add_flag_list(out, op, CT_OP_LINEAR0, 8, "; linear in operand %d");
+    add_flag_list(out, op, CT_OP_LOWP0, CT_MAX_INPUTS, "; low precision in operand %d");
     add_aliases(out, op);
     ct_string_add(out, "%s\n", op->grad ? "; differentiable" : "");
 }
