@@ -1,0 +1,41 @@
+// `ctitan train FILE.toml [--section.key value …]`.
+#include "commands.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: ctitan train FILE.toml [--section.key value …]\n\n"
+    "Trains the model that the file describes: torchtitan v0.2.2's sections and keys, `ctitan config` lists them all.\n"
+    "Booleans may be written --section.flag and --section.no_flag. Progress goes to the console, metrics.jsonl, config.toml and\n"
+    "checkpoints below job.dump_folder. With checkpoint.enable a run goes on from its newest whole checkpoint.\n\n"
+    "exit status: 0 done, 1 an error, 2 wrong usage, 75 stopped by SIGTERM or SIGUSR1 (saved where checkpoints are on)\n";
+
+static void print_note(void *context, const char *line) {
+    (void)context;
+    fprintf(stderr, "ctitan: %s\n", line);
+}
+
+static ct_status train(const char *path, int argc, char **argv, int *out_stopped) {
+    ct_arena arena = {0};
+    ct_config *config;
+    ct_trainer *trainer = NULL;
+    ct_status status = ct_config_load(&arena, path, argc, argv, &config);
+    if (!status) status = ct_config_check_train(config, print_note, NULL);
+    if (!status) status = ct_trainer_create(config, &trainer);
+    if (!status) status = ct_trainer_run(trainer, out_stopped);
+    ct_trainer_destroy(trainer);
+    ct_arena_deinit(&arena);
+    return status;
+}
+
+int ct_cmd_train(int argc, char **argv) {
+    int own = ct_config_args_split(argc, argv), stopped = 0;
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(help, stdout), 0;
+    if (own > 2) return fputs(help, stderr), 2;
+    ct_status status = train(own == 2 ? argv[1] : NULL, argc - own, argv + own, &stopped);
+    if (status) return fprintf(stderr, "ctitan train: %s\n", ct_error_text(status)), 1;
+    return stopped ? CT_EXIT_STOPPED : 0;
+}

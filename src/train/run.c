@@ -1,0 +1,110 @@
+// The loop: step, log, validate, save; SIGTERM and SIGUSR1 act at a step's end. A save that fails ends the run: going on would lose more.
+#include "trainer_parts.h"
+#include "base/file.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+static volatile sig_atomic_t stop_signal; // the one thing a handler may touch
+
+static void on_signal(int number) { stop_signal = number; }
+
+typedef struct {
+    struct sigaction term, usr1;
+} saved_handlers;
+
+static void install(saved_handlers *saved) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    stop_signal = 0;
+    sigaction(SIGTERM, &action, &saved->term);
+    sigaction(SIGUSR1, &action, &saved->usr1);
+}
+
+static void restore(const saved_handlers *saved) {
+    sigaction(SIGTERM, &saved->term, NULL);
+    sigaction(SIGUSR1, &saved->usr1, NULL);
+}
+
+static ct_status validate(ct_trainer *t) {
+    double loss;
+    int64_t tokens;
+    struct timespec a, b;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    CT_TRY(ct_trainer_validate(t, &loss, &tokens));
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    ct_metrics_validation(t->metrics, t->position, loss, tokens,
+                          (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+    return CT_OK;
+}
+
+// Is a save due after this step? As torchtitan: each interval, the first step by key, the last step always.
+static int is_due(const ct_trainer *t) {
+    const ct_config_checkpoint *c = &t->config->checkpoint;
+    if (!c->enable || c->load_only) return 0;
+    return t->position % c->interval == 0 || (c->enable_first_step_checkpoint && t->position == 1);
+}
+
+static ct_status save(ct_trainer *t, int last) {
+    CT_TRY(ct_trainer_save(t, last));
+    printf("%s step %lld\n", t->saver ? "saving" : "saved", (long long)t->position);
+    fflush(stdout);
+    return CT_OK;
+}
+
+static ct_status one_step(ct_trainer *t, int *out_stop) {
+    const ct_config *c = t->config;
+    ct_step_report report;
+    CT_TRY(ct_trainer_step(t, &report));
+    int last = t->position == c->training.steps, stop = stop_signal != 0;
+    ct_metrics_step(t->metrics, &report, t->tokens_seen, last || stop);
+    if (c->validation.enable && (t->position == 1 || t->position % c->validation.freq == 0)) CT_TRY(validate(t));
+    int saving = c->checkpoint.enable && !c->checkpoint.load_only && (stop || last || is_due(t));
+    if (saving) CT_TRY(save(t, last && !stop));
+    *out_stop = stop && !last;
+    return CT_OK;
+}
+
+// The run's resolved configuration beside its metrics, with version and plan.
+static ct_status write_resolved(const ct_trainer *t) {
+    ct_string s = {0};
+    ct_string_add(&s, "# ctitan %s, plan %016llx, %d threads, %s\n", CT_VERSION, (unsigned long long)t->step.plan.hash,
+                  t->step.plan.threads, t->step.plan.isa);
+    ct_config_print_resolved(t->config, &s);
+    char *path = ct_format("%s/config.toml", t->config->job.dump_folder);
+    ct_status status = ct_file_write_atomic(path, s.text, s.length);
+    free(path);
+    ct_string_deinit(&s);
+    return status;
+}
+
+static void print_start(const ct_trainer *t) {
+    const ct_config_training *c = &t->config->training;
+    printf("model %s %s: %.2f M parameters; %lld × %lld tokens a micro-batch, %lld micro-batch%s a step; %s; plan %.2f GB, %d threads, %s\n",
+           t->model.kind->name, t->model.flavor, (double)ct_model_parameters(&t->model) / 1e6, (long long)c->local_batch_size,
+           (long long)c->seq_len, (long long)t->micro_batches, t->micro_batches == 1 ? "" : "es",
+           c->mixed_precision_param == CT_CFG_BFLOAT16 ? "bf16 compute, f32 masters" : "f32",
+           (double)t->step.plan.peak_bytes / 1e9, t->step.plan.threads, t->step.plan.isa);
+    fflush(stdout);
+}
+
+ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
+    const ct_config *c = t->config;
+    *out_stopped = 0;
+    CT_TRY(write_resolved(t));
+    print_start(t);
+    if (c->checkpoint.enable && c->checkpoint.create_seed_checkpoint) return save(t, 0);
+    if (t->position >= c->training.steps)
+        printf("nothing to do: step %lld of %lld is done\n", (long long)t->position, (long long)c->training.steps);
+    saved_handlers handlers;
+    install(&handlers);
+    ct_status status = CT_OK;
+    while (!status && t->position < c->training.steps && !*out_stopped) status = one_step(t, out_stopped);
+    restore(&handlers);
+    if (t->saver) {
+        ct_status saved = ct_checkpoint_save_wait(t->saver);
+        if (!status) status = saved;
+    }
+    return status;
+}

@@ -1,0 +1,273 @@
+// What a checkpoint holds and where weights come from. Names are torchtitan's; the trainer's own state (step, data position, schedule,
+// seed, model shape) is a JSON object in the manifest.
+#include "trainer_parts.h"
+#include "base/file.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void warn(void *context, const char *text) {
+    (void)context;
+    fprintf(stderr, "ctitan: %s\n", text);
+}
+
+char *ct_trainer_checkpoint_root(const ct_trainer *t) {
+    return ct_format("%s/%s", t->config->job.dump_folder, t->config->checkpoint.folder);
+}
+
+static ct_named_tensor tensor_of(ct_exec *exec, const char *name, const ct_type *type) {
+    ct_named_tensor tensor = {.name = name, .dtype = CT_F32, .dims = type->dims_count, .data = ct_exec_data(exec, name)};
+    for (int i = 0; i < type->dims_count; i++) tensor.shape[i] = type->dims[i].extent;
+    return tensor;
+}
+
+// The parameters, and with `moments` the optimizer's state. In the arena.
+static ct_named_tensor *list_tensors(ct_arena *arena, const ct_model *model, ct_exec *exec, int moments, int *out_count) {
+    ct_named_tensor *list = CT_ARENA_ARRAY(arena, ct_named_tensor, 3 * model->parameters_count);
+    int n = 0;
+    for (int i = 0; i < model->parameters_count; i++) {
+        const ct_parameter *p = &model->parameters[i];
+        list[n++] = tensor_of(exec, p->name, &p->type);
+        for (int second = 0; moments && second < 2; second++)
+            list[n++] = tensor_of(exec, ct_moment_name(arena, p->name, second), &p->type);
+    }
+    *out_count = n;
+    return list;
+}
+
+ct_llama_shape ct_shape_of_model(const ct_model *model) {
+    const ct_model_shape *s = &model->shape;
+    int scaled = s->rope_factor > 1;
+    return (ct_llama_shape){.dim = s->dim,
+                            .n_layers = s->n_layers,
+                            .n_heads = s->n_heads,
+                            .n_kv_heads = s->n_kv_heads,
+                            .ffn_dim = s->ffn_dim,
+                            .vocab_size = s->vocab_size,
+                            .max_seq_len = s->max_seq_len,
+                            .norm_eps = s->norm_eps,
+                            .rope_theta = s->rope_theta,
+                            .rope_scaling_factor = scaled ? s->rope_factor : 0,
+                            .rope_low_freq_factor = scaled ? s->rope_low : 0,
+                            .rope_high_freq_factor = scaled ? s->rope_high : 0,
+                            .rope_original_max_seq_len = scaled ? s->rope_original : 0,
+                            .tied = s->tied};
+}
+
+// ---- saving ----
+static char *state_text(const ct_trainer *t, int model_only) {
+    ct_string s = {0};
+    ct_llama_shape shape = ct_shape_of_model(&t->model);
+    ct_string_add(&s, "{\"ctitan\": \"%s\", \"config_hash\": \"%016llx\", \"plan_hash\": \"%016llx\", \"model\": ", CT_VERSION,
+                  (unsigned long long)ct_config_hash(t->config), (unsigned long long)t->step.plan.hash);
+    ct_llama_shape_print(&shape, &s);
+    const ct_tokenizer_info *info = ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder));
+    ct_string_add(&s, ", \"tokenizer\": {\"bos_id\": %d, \"eos_id\": %d}", info->bos_id, info->eos_id);
+    if (!model_only) {
+        char *data;
+        ct_data_state_save(t->data, &data);
+        ct_string_add(&s, ", \"train_state\": {\"step\": %lld, \"ntokens_seen\": %lld, \"seed\": %lld}, \"dataloader\": %s",
+                      (long long)t->position, (long long)t->tokens_seen,
+                      (long long)(t->config->debug.seed.has ? t->config->debug.seed.value : 0), data);
+        free(data);
+    }
+    ct_string_add(&s, "}");
+    return s.text;
+}
+
+static ct_status save_checkpoint(ct_trainer *t, const char *root, int model_only, ct_export_dtype dtype) {
+    ct_arena arena = {0};
+    int count;
+    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, !model_only, &count);
+    char *state = state_text(t, model_only);
+    ct_save_options options = {.root = root, .step = t->position, .state_json = state, .keep_latest_k = t->config->checkpoint.keep_latest_k};
+    uint16_t **low = NULL;
+    if (model_only && dtype == CT_EXPORT_BF16) {
+        low = CT_ARENA_ARRAY(&arena, uint16_t *, count);
+        for (int i = 0; i < count; i++) {
+            int64_t n = ct_named_tensor_elems(&tensors[i]);
+            low[i] = ct_malloc(2 * (size_t)n);
+            for (int64_t k = 0; k < n; k++) low[i][k] = ct_bf16_from_f32(((const float *)tensors[i].data)[k]);
+            tensors[i].data = low[i];
+            tensors[i].dtype = CT_BF16;
+        }
+    }
+    ct_status status = t->saver ? ct_checkpoint_save_begin(t->saver, &options, tensors, count)
+                                : ct_checkpoint_save(&options, tensors, count);
+    for (int i = 0; low && i < count; i++) free(low[i]);
+    free(state);
+    ct_arena_deinit(&arena);
+    return status;
+}
+
+static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype) {
+    ct_arena arena = {0};
+    int count;
+    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, 0, &count);
+    const ct_tokenizer_info *info = ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder));
+    char *folder = ct_format("%s/step-%lld-hf", root, (long long)t->position);
+    ct_hf_export_options options = {.folder = folder,
+                                    .dtype = dtype,
+                                    .has_tokens = info->bos_id >= 0 && info->eos_id >= 0,
+                                    .bos_token_id = info->bos_id,
+                                    .eos_token_id = info->eos_id};
+    ct_llama_shape shape = ct_shape_of_model(&t->model);
+    ct_status status = ct_folder_make(root);
+    if (!status) status = ct_hf_export(&options, &shape, tensors, count);
+    free(folder);
+    ct_arena_deinit(&arena);
+    return status;
+}
+
+ct_status ct_trainer_save(ct_trainer *t, int last) {
+    const ct_config_checkpoint *c = &t->config->checkpoint;
+    ct_export_dtype dtype = c->export_dtype == CT_CFG_BFLOAT16  ? CT_EXPORT_BF16
+                            : c->export_dtype == CT_CFG_FLOAT16 ? CT_EXPORT_F16
+                                                                : CT_EXPORT_F32;
+    char *root = ct_trainer_checkpoint_root(t);
+    ct_status status = last && c->last_save_model_only && c->last_save_in_hf
+                           ? save_hf(t, root, dtype)
+                           : save_checkpoint(t, root, last && c->last_save_model_only, dtype);
+    if (status) status = ct_error_note(status, "saving step %lld", (long long)t->position);
+    free(root);
+    return status;
+}
+
+// ---- loading ----
+static int excluded(const ct_config_checkpoint *c, const char *what) {
+    for (int i = 0; i < c->exclude_from_loading.count; i++)
+        if (!strcmp(c->exclude_from_loading.items[i], what)) return 1;
+    return 0;
+}
+
+static ct_status restore_train_state(ct_trainer *t, const char *json) {
+    cJSON *state = cJSON_Parse(json);
+    const cJSON *train = cJSON_GetObjectItemCaseSensitive(state, "train_state");
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(state, "dataloader");
+    ct_status status = CT_OK;
+    if (train && !excluded(&t->config->checkpoint, "train_state")) {
+        const cJSON *step = cJSON_GetObjectItemCaseSensitive(train, "step");
+        const cJSON *seen = cJSON_GetObjectItemCaseSensitive(train, "ntokens_seen");
+        if (cJSON_IsNumber(step) && cJSON_IsNumber(seen)) {
+            t->position = (int64_t)step->valuedouble;
+            t->tokens_seen = (int64_t)seen->valuedouble;
+        } else {
+            status = ct_error_make(CT_CORRUPT, __FILE__, __LINE__, "the checkpoint's train_state has no step or ntokens_seen");
+        }
+    }
+    if (!status && data && !excluded(&t->config->checkpoint, "dataloader")) {
+        char *text = cJSON_PrintUnformatted(data);
+        status = ct_data_state_restore(t->data, text, strlen(text));
+        cJSON_free(text);
+    }
+    cJSON_Delete(state);
+    return status;
+}
+
+// Loads a whole checkpoint of ours. With moments missing from it (a model-only save), they stay zero.
+static ct_status restore(ct_trainer *t, const char *root, int64_t step, int model_only, int *out_found) {
+    ct_arena arena = {0};
+    int count, moments = !model_only && !excluded(&t->config->checkpoint, "optimizer");
+    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, moments, &count);
+    const char *const ignored[] = {"optimizer."};
+    ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1};
+    ct_checkpoint *checkpoint = NULL;
+    ct_status status = ct_checkpoint_restore(root, step, &options, tensors, count, &checkpoint);
+    *out_found = checkpoint != NULL;
+    if (!status && checkpoint) {
+        fprintf(stderr, "ctitan: loaded %s\n", ct_checkpoint_path(checkpoint));
+        if (!model_only) status = restore_train_state(t, ct_checkpoint_state(checkpoint));
+    }
+    if (checkpoint) ct_checkpoint_close(checkpoint);
+    ct_arena_deinit(&arena);
+    return status;
+}
+
+static ct_status load_foreign(const char *path, const ct_model *model, const ct_named_tensor *tensors, int count) {
+    ct_llama_shape known = ct_shape_of_model(model);
+    ct_weights *weights;
+    CT_TRY(ct_weights_open(path, &known, warn, NULL, &weights));
+    ct_status status = ct_weights_load(weights, &(ct_load_options){.warn = warn}, tensors, count);
+    ct_weights_close(weights);
+    return status;
+}
+
+static ct_status load_own(const char *path, const ct_named_tensor *tensors, int count) {
+    const char *const ignored[] = {"optimizer.", "ema."};
+    ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = 2};
+    char *manifest = ct_format("%s/manifest.json", path);
+    int is_step = ct_path_exists(manifest);
+    free(manifest);
+    ct_checkpoint *checkpoint = NULL;
+    ct_status status;
+    if (is_step) {
+        CT_TRY(ct_checkpoint_open(path, &checkpoint));
+        status = ct_checkpoint_load(checkpoint, &options, tensors, count);
+    } else {
+        status = ct_checkpoint_restore(path, -1, &options, tensors, count, &checkpoint);
+        if (!status && !checkpoint) CT_FAIL(CT_NOT_FOUND, "there is no checkpoint in %s", path);
+    }
+    if (checkpoint) ct_checkpoint_close(checkpoint);
+    return status;
+}
+
+// A folder of ours has a manifest.json, or step-N folders that do; all else is read as Hugging Face's or llama2.c's.
+static int is_own(const char *path) {
+    char *manifest = ct_format("%s/manifest.json", path);
+    int own = ct_path_exists(manifest);
+    free(manifest);
+    ct_checkpoint_info *infos;
+    int count;
+    if (own || !ct_path_is_folder(path) || ct_checkpoint_list(path, &infos, &count)) return own;
+    own = count > 0;
+    ct_checkpoint_list_free(infos, count);
+    return own;
+}
+
+ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec) {
+    CT_CHECK(ct_path_exists(path), CT_NOT_FOUND, "there is no %s", path);
+    ct_arena arena = {0};
+    int count;
+    ct_named_tensor *tensors = list_tensors(&arena, model, exec, 0, &count);
+    ct_status status = is_own(path) ? load_own(path, tensors, count) : load_foreign(path, model, tensors, count);
+    ct_arena_deinit(&arena);
+    return status;
+}
+
+static void initial_values(ct_trainer *t) {
+    uint64_t seed = t->config->debug.seed.has ? (uint64_t)t->config->debug.seed.value : 0;
+    for (int i = 0; i < t->model.parameters_count; i++)
+        ct_init_parameter(&t->model.parameters[i], i, seed, t->team, ct_exec_data(t->exec, t->model.parameters[i].name));
+}
+
+static ct_status load_initial(ct_trainer *t) {
+    const ct_config_checkpoint *c = &t->config->checkpoint;
+    if (!c->enable || !c->initial_load_path) {
+        initial_values(t);
+        return CT_OK;
+    }
+    int found;
+    if (!c->initial_load_in_hf && !c->initial_load_model_only && is_own(c->initial_load_path)) {
+        CT_TRY(restore(t, c->initial_load_path, -1, 0, &found));
+        CT_CHECK(found, CT_NOT_FOUND, "there is no checkpoint in %s", c->initial_load_path);
+        return CT_OK;
+    }
+    return ct_load_weights(c->initial_load_path, &t->model, t->exec);
+}
+
+ct_status ct_trainer_load(ct_trainer *t) {
+    const ct_config_checkpoint *c = &t->config->checkpoint;
+    int found = 0;
+    if (c->enable) {
+        char *root = ct_trainer_checkpoint_root(t);
+        ct_status status = c->load_only ? CT_OK : ct_checkpoint_clean(root);
+        if (!status) status = restore(t, root, c->load_step, 0, &found);
+        free(root);
+        CT_TRY_AS(status, "resuming");
+    }
+    if (found) return CT_OK;
+    CT_TRY_AS(load_initial(t), "initial weights, checkpoint.initial_load_path from %s",
+              ct_config_origin_text(t->config, "checkpoint.initial_load_path"));
+    return CT_OK;
+}

@@ -1,0 +1,51 @@
+// What the files of train/ share of a trainer.
+#pragma once
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/weights.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+
+typedef struct ct_metrics ct_metrics;
+
+struct ct_trainer {
+    const ct_config *config;
+    ct_arena arena;
+    ct_model model;
+    ct_step step;
+    ct_team *team;
+    ct_exec *exec;
+    ct_encoder *encoder;
+    ct_data *data, *validation;
+    char *validation_start; // state of the validation loader before its first batch
+    ct_saver *saver;
+    int64_t micro_batches;
+    int64_t position;  // steps done
+    int64_t tokens_seen;
+    ct_data_batch batch;      // of one step: [micro_batches · b][T]
+    ct_data_batch eval_batch; // of one validation batch
+    ct_metrics *metrics;
+    size_t rss_before; // bytes, before the space was reserved
+};
+
+// ---- state.c ----
+char *ct_trainer_checkpoint_root(const ct_trainer *trainer); // caller frees
+ct_status ct_trainer_load(ct_trainer *trainer);              // newest checkpoint, initial path, or initial values
+
+// Weights of any kind the program reads (a checkpoint of ours, a Hugging Face folder, a llama2.c file) into the plan's parameters.
+ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec);
+ct_llama_shape ct_shape_of_model(const ct_model *model);
+
+// ---- metrics.c: the console line, metrics.jsonl, TensorBoard ----
+ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, ct_metrics **out);
+void ct_metrics_close(ct_metrics *metrics);
+void ct_metrics_step(ct_metrics *metrics, const ct_step_report *report, int64_t tokens_seen, int force);
+void ct_metrics_validation(ct_metrics *metrics, int64_t step, double loss, int64_t tokens, double seconds);
+size_t ct_rss_bytes(void); // resident set of this process
+
+// ---- events.c: TensorBoard event files (TFRecord framing of protobuf Event messages, CRC-32C masked) ----
+typedef struct ct_events ct_events;
+ct_status ct_events_open(const char *folder, ct_events **out_events);
+void ct_events_scalar(ct_events *events, const char *tag, int64_t step, double value);
+void ct_events_flush(ct_events *events);
+void ct_events_close(ct_events *events);
