@@ -4,7 +4,8 @@
 #include <string.h>
 
 extern const ct_kernel ct_kernels_matmul[];
-// simd/: a table for each file and instruction set
+// simd/ and tiled/: a table for each file and instruction set
+extern const ct_kernel ct_kernels_attention_avx512bf16[], ct_kernels_attention_avx512[];
 extern const ct_kernel ct_kernels_attention_plain_avx512[], ct_kernels_embed_avx512[], ct_kernels_norm_avx512[],
     ct_kernels_optimizer_avx512[], ct_kernels_pointwise_avx512[], ct_kernels_rope_avx512[], ct_kernels_vocab_avx512[];
 extern const ct_kernel ct_kernels_attention_plain_avx2[], ct_kernels_embed_avx2[], ct_kernels_norm_avx2[],
@@ -14,6 +15,7 @@ extern const ct_kernel ct_kernels_attention_plain_generic[], ct_kernels_embed_ge
 
 const ct_kernel *const ct_kernel_tables[] = {
     ct_kernels_matmul,
+    ct_kernels_attention_avx512bf16, ct_kernels_attention_avx512,
         ct_kernels_attention_plain_avx512, ct_kernels_embed_avx512, ct_kernels_norm_avx512, ct_kernels_optimizer_avx512,
     ct_kernels_pointwise_avx512, ct_kernels_rope_avx512, ct_kernels_vocab_avx512,
         ct_kernels_attention_plain_avx2, ct_kernels_embed_avx2, ct_kernels_norm_avx2, ct_kernels_optimizer_avx2,

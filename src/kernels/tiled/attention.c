@@ -1,0 +1,217 @@
+// Attention in tiles, after FlashAttention (Dao 2022, 2023): six query rows against a block of 64 keys at a time, the running maximum,
+// the running sum and the output rescaled block by block in f32. Blocks begin at multiples of 64 keys, and keys that no row
+// may see change nothing, so a row's bits do not depend on its neighbours, on threads, or on masked keys before or behind.
+// Threads take (batch, group, run of query rows) from one counter, the longest first.
+#include "../simd/isa.h"
+#include "span.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+enum { CHUNK_MAX = 8 * ROWS };
+
+typedef struct {
+    const ct_call *call;
+    shape shape;
+    int64_t chunk_rows, chunks; // of one (batch, group)
+    atomic_llong next;
+} job;
+
+// A thread's own memory. Chunk rows: r; padded sizes: kw words of q and k, ew words of v, E numbers of o.
+typedef struct {
+    uint32_t *q_rk, *k_sk, *k_ks, *v_se, *v_pairs;
+    float *o_rE, *sum_r16, *max_r;
+    query_chunk chunk;
+    key_block block;
+    uint64_t allowed[TILE];
+    _Alignas(64) float score[TILE * KEYS + LANES];
+    _Alignas(64) float correction[LANES];
+} room;
+
+static size_t room_place(room *w, char *base, const shape *c, int64_t rows) {
+    carver from = {base, 0};
+    int64_t kw = depth_words(c->d), ew = depth_words(c->e), E = rounded_up(c->e, LANES);
+    w->q_rk = carve(&from, rows * kw, 4);
+    w->k_sk = carve(&from, KEYS * kw, 4);
+    w->k_ks = carve(&from, KEYS * kw, 4);
+    w->v_se = carve(&from, KEYS * ew, 4);
+    w->v_pairs = BF16_DOT ? carve(&from, KEY_WORDS * E, 4) : w->v_se;
+    w->o_rE = carve(&from, rows * E, 4);
+    w->sum_r16 = carve(&from, rows * LANES, 4);
+    w->max_r = carve(&from, rows + LANES, 4);
+    w->chunk.pos = carve(&from, rows, 4);
+    w->chunk.doc = carve(&from, rows, 4);
+    w->chunk.strips = carve(&from, rows / ROWS + 1, sizeof(span));
+    return from.used;
+}
+
+static int64_t chunk_rows(const shape *c, int threads) {
+    int64_t even = rounded_up(c->B * c->G * c->T * c->Q / (6 * (int64_t)threads) + 1, ROWS);
+    return even > CHUNK_MAX ? CHUNK_MAX : even;
+}
+static size_t forward_scratch(const ct_call *call, int threads) {
+    shape c = shape_of(call, 0, 3);
+    room w;
+    return (size_t)threads * room_place(&w, NULL, &c, chunk_rows(&c, threads));
+}
+
+// ---- one block of keys ---------------------------------------------------------------------------------------
+
+CT_INLINE void pack_keys(const job *j, room *w, int64_t pair, int64_t block, ct_dtype dtype) {
+    const shape *c = &j->shape;
+    int64_t kw = depth_words(c->d), ew = depth_words(c->e);
+    for (int s = 0; s < KEYS; s++) {
+        int matters = key_matters(&w->block, s, w->chunk.span);
+        int64_t key = matters ? key_row(c, pair, block * KEYS + s) : 0;
+        pack_row(w->k_sk + s * kw, j->call->in[1].data, key * c->d, matters ? c->d : 0, dtype);
+        pack_row(w->v_se + s * ew, j->call->in[2].data, key * c->e, matters ? c->e : 0, dtype);
+    }
+    pack_across(w->k_ks, w->k_sk, kw);
+    if (BF16_DOT) pack_pairs(w->v_pairs, c->e, w->v_se, ew, KEYS);
+}
+
+// Scores, in units of log 2 and -inf where masked, their maxima, and what those do to the rows' past.
+CT_INLINE void tile_maxima(room *w, int64_t r, int vectors, float scale_log2) {
+    __m512 scale = _mm512_set1_ps(scale_log2);
+    _Alignas(64) float max[LANES] = {0};
+    for (int i = 0; i < TILE; i++) {
+        __m512 m = _mm512_set1_ps(-INFINITY);
+        for (int v = 0; v < vectors; v++) {
+            float *at = w->score + i * KEYS + v * LANES;
+            __m512 x = _mm512_mask_mul_ps(_mm512_set1_ps(-INFINITY), (__mmask16)(w->allowed[i] >> (v * LANES)), _mm512_load_ps(at), scale);
+            _mm512_store_ps(at, x);
+            m = _mm512_max_ps(m, x);
+        }
+        max[i] = _mm512_reduce_max_ps(m);
+    }
+    __mmask16 six = (1 << TILE) - 1;
+    __m512 old = _mm512_maskz_loadu_ps(six, w->max_r + r), new = _mm512_max_ps(old, _mm512_load_ps(max));
+    _mm512_mask_storeu_ps(w->max_r + r, six, new);
+    __mmask16 none = _mm512_cmp_ps_mask(new, _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
+    __m512 change = _mm512_mask_sub_ps(_mm512_setzero_ps(), (__mmask16)~none, old, new);
+    _mm512_store_ps(w->correction, power_of_two(change));
+}
+
+// Scores → weights 2^(score - max) as words for the second product, and the running sums.
+CT_INLINE void tile_weights(room *w, int64_t r, int vectors) {
+    for (int i = 0; i < TILE; i++) {
+        float max = w->max_r[r + i];
+        __m512 m = _mm512_set1_ps(max == -INFINITY ? 0 : max), p[KEY_VECTORS];
+        for (int v = 0; v < KEY_VECTORS; v++) {
+            p[v] = _mm512_setzero_ps();
+            if (v >= vectors) continue;
+            __mmask16 seen = (__mmask16)(w->allowed[i] >> (v * LANES));
+            float *at = w->score + i * KEYS + v * LANES;
+            p[v] = _mm512_maskz_mov_ps(seen, power_of_two(_mm512_sub_ps(_mm512_load_ps(at), m)));
+            if (!BF16_DOT) _mm512_store_ps(at, p[v]);
+        }
+#if CT_BF16_DOT
+        uint32_t *words = (uint32_t *)w->score + i * KEYS;
+        for (int v = 0; v < vectors; v += 2)
+            _mm512_store_si512(words + v / 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh(p[v + 1], p[v]));
+#endif
+        float *sum = w->sum_r16 + (r + i) * LANES;
+        __m512 part = _mm512_add_ps(_mm512_add_ps(p[0], p[1]), _mm512_add_ps(p[2], p[3]));
+        _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_load_ps(sum), _mm512_set1_ps(w->correction[i]), part));
+    }
+}
+
+static void strip_block(const shape *c, room *w, int64_t first, int64_t end, relation how) {
+    int64_t kw = depth_words(c->d), E = rounded_up(c->e, LANES);
+    for (int64_t r = first; r < end; r += TILE) {
+        int keys = tile_keys(&w->chunk, r, &w->block, how, w->allowed), vectors = (keys + LANES - 1) / LANES;
+        if (!keys) continue;
+        rows_times(FRESH, vectors, kw, (a_operand){w->q_rk + r * kw, kw, 1}, w->k_ks, KEYS, w->score, KEYS, NULL);
+        tile_maxima(w, r, vectors, c->scale_log2);
+        tile_weights(w, r, vectors);
+        rows_times(SCALED, (int)(E / LANES), BF16_DOT ? (keys + 1) / 2 : keys, (a_operand){(uint32_t *)w->score, KEYS, 1}, w->v_pairs, E,
+                   w->o_rE + r * E, E, w->correction);
+    }
+}
+
+// ---- one chunk of query rows -----------------------------------------------------------------------------------
+
+CT_INLINE void begin_chunk(const job *j, room *w, int64_t pair, int64_t first, int64_t count, ct_dtype dtype) {
+    const shape *c = &j->shape;
+    int64_t kw = depth_words(c->d), E = rounded_up(c->e, LANES);
+    query_chunk_read(c, pair, first, count, &w->chunk);
+    for (int64_t r = 0; r < count; r++)
+        pack_row(w->q_rk + r * kw, j->call->in[0].data, query_row(c, pair, first + r) * c->d, c->d, dtype);
+    memset(w->q_rk + count * kw, 0, 4 * (size_t)((w->chunk.padded - count) * kw));
+    memset(w->o_rE, 0, 4 * (size_t)(w->chunk.padded * E));
+    memset(w->sum_r16, 0, 4 * (size_t)(w->chunk.padded * LANES));
+    for (int64_t r = 0; r < w->chunk.padded; r++) w->max_r[r] = -INFINITY;
+}
+
+CT_INLINE void end_chunk(const job *j, room *w, int64_t pair, ct_dtype dtype) {
+    const shape *c = &j->shape;
+    int64_t E = rounded_up(c->e, LANES);
+    for (int64_t r = 0; r < w->chunk.count; r++) {
+        int64_t row = query_row(c, pair, w->chunk.first + r);
+        float sum = v_sum((v16f)_mm512_load_ps(w->sum_r16 + r * LANES));
+        int none = sum == 0;
+        v16f by = v_set(none ? 1 : sum);
+        for (int64_t i = 0; i < c->e; i += LANES)
+            v_store(j->call->out[0].data, row * c->e + i, c->e - i < LANES ? (int)(c->e - i) : LANES, dtype,
+                    v_load(w->o_rE, r * E + i, LANES, CT_F32) / by);
+        double log_sum = (double)w->max_r[r] * 0.6931471805599453 + log((double)sum);
+        ((float *)j->call->out[1].data)[row] = none ? -INFINITY : (float)log_sum;
+    }
+}
+
+CT_INLINE void forward_chunk(const job *j, room *w, int64_t pair, int64_t first, ct_dtype dtype) {
+    const shape *c = &j->shape;
+    int64_t rows = c->T * c->Q;
+    begin_chunk(j, w, pair, first, rows - first < j->chunk_rows ? rows - first : j->chunk_rows, dtype);
+    for (int64_t block = 0; block * KEYS < c->S; block++) {
+        key_block_read(c, pair, block, &w->block);
+        if (relate(w->chunk.span, w->block.span) == NONE) continue;
+        pack_keys(j, w, pair, block, dtype);
+        for (int64_t r = 0; r < w->chunk.padded; r += ROWS) {
+            relation how = relate(w->chunk.strips[r / ROWS], w->block.span);
+            if (how != NONE) strip_block(c, w, r, r + ROWS < w->chunk.padded ? r + ROWS : w->chunk.padded, how);
+        }
+    }
+    end_chunk(j, w, pair, dtype);
+}
+
+CT_INLINE void forward_share(job *j, int thread, ct_dtype dtype) {
+    room w;
+    size_t bytes = room_place(&w, NULL, &j->shape, j->chunk_rows);
+    room_place(&w, (char *)j->call->scratch + (size_t)thread * bytes, &j->shape, j->chunk_rows);
+    int64_t pairs = j->shape.B * j->shape.G;
+    for (long long i; (i = atomic_fetch_add(&j->next, 1)) < pairs * j->chunks;)
+        forward_chunk(j, &w, i % pairs, (j->chunks - 1 - i / pairs) * j->chunk_rows, dtype);
+}
+
+static void forward(const ct_call *call, ct_team *team, ct_task *task) {
+    job j = {.call = call, .shape = shape_of(call, 0, 3)};
+    j.chunk_rows = chunk_rows(&j.shape, ct_team_size(team));
+    j.chunks = (j.shape.T * j.shape.Q + j.chunk_rows - 1) / j.chunk_rows;
+    atomic_init(&j.next, 0);
+    ct_team_run(team, task, &j);
+}
+static void bf16_task(void *j, int thread, int threads) {
+    (void)threads;
+    forward_share(j, thread, CT_BF16);
+}
+static void forward_bf16(const ct_call *call, ct_team *team) { forward(call, team, bf16_task); }
+#if !CT_BF16_DOT
+static void f32_task(void *j, int thread, int threads) {
+    (void)threads;
+    forward_share(j, thread, CT_F32);
+}
+static void forward_f32(const ct_call *call, ct_team *team) { forward(call, team, f32_task); }
+#endif
+
+extern const ct_kernel CT_TABLE(attention)[];
+const ct_kernel CT_TABLE(attention)[] = {
+#if CT_BF16_DOT
+    {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch,
+     "bf16 products (denormals taken as 0), f32 softmax, weights rounded to bf16; blocks of 64 keys ascending"},
+#else
+    {"attention", "fffiiii>ff", ISA, forward_f32, forward_scratch, "f32 (exp 1 ulp), blocks of 64 keys ascending"},
+    {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch, "f32 inside (exp 1 ulp), blocks of 64 keys ascending; o rounded once"},
+#endif
+    {0},
+};

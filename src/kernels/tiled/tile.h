@@ -1,0 +1,181 @@
+// The register tile of attention's products, and the packing that feeds it.
+//
+// Everything is in 32-bit words. With f32 arithmetic a word is one number; with bf16 arithmetic (BF16_DOT) it is two neighbours along the
+// depth of the product, and a step is VDPBF16PS. C[i][j] (+)= sum over k of A[i][k]·B[k][j]: six rows by up to four vectors, A a
+// broadcast word with any strides, B rows of vectors. Each element of C is one chain over k, ascending: no tile changes its bits.
+// Left out: rows that are no multiple of six (operands are padded), prefetching, blocking for the outer caches.
+#pragma once
+#include "../simd/vec.h"
+
+#if CT_BF16_DOT
+enum { BF16_DOT = 1 };
+#else
+enum { BF16_DOT = 0 };
+#endif
+enum { TILE = 6, KEYS = 64, KEY_VECTORS = KEYS / LANES, KEY_WORDS = BF16_DOT ? KEYS / 2 : KEYS, KEY_ROWS = 66 };
+
+// How a tile of C begins: at 0, at what C holds, or at C[i][j]·scale[i].
+typedef enum { FRESH, ADDED, SCALED } beginning;
+
+typedef struct {
+    const uint32_t *words;
+    int64_t row, step; // words from row to row, and from step to step of the depth
+} a_operand;
+
+CT_INLINE __m512 multiply_add(__m512 sum, uint32_t a, __m512i b) {
+#if CT_BF16_DOT
+    return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32((int)a), (__m512bh)b);
+#else
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32((int)a)), _mm512_castsi512_ps(b), sum);
+#endif
+}
+
+CT_INLINE void tile(const int vectors, beginning how, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
+                    int64_t c_row, const float *scale) {
+    __m512 sum[TILE][4];
+#pragma GCC unroll 6
+    for (int i = 0; i < TILE; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = how == FRESH ? _mm512_setzero_ps() : _mm512_loadu_ps(c + i * c_row + j * LANES);
+            if (how == SCALED) sum[i][j] = _mm512_mul_ps(sum[i][j], _mm512_set1_ps(scale[i]));
+        }
+    const uint32_t *a0 = a.words, *a3 = a.words + 3 * a.row;
+    for (int64_t k = 0; k < steps; k++, a0 += a.step, a3 += a.step, b += b_step) {
+        __m512i bk[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) bk[j] = _mm512_loadu_si512(b + j * LANES);
+#pragma GCC unroll 6
+        for (int i = 0; i < TILE; i++) {
+            uint32_t ak = (i < 3 ? a0 : a3)[i % 3 * a.row];
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++) sum[i][j] = multiply_add(sum[i][j], ak, bk[j]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < TILE; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) _mm512_storeu_ps(c + i * c_row + j * LANES, sum[i][j]);
+}
+
+CT_INLINE void tile_of(int vectors, beginning how, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
+                       int64_t c_row, const float *scale) {
+    if (vectors == 4)
+        tile(4, how, steps, a, b, b_step, c, c_row, scale);
+    else if (vectors == 3)
+        tile(3, how, steps, a, b, b_step, c, c_row, scale);
+    else if (vectors == 2)
+        tile(2, how, steps, a, b, b_step, c, c_row, scale);
+    else
+        tile(1, how, steps, a, b, b_step, c, c_row, scale);
+}
+
+// Six rows of C with any number of vectors, cut into even panels of at most four.
+CT_INLINE void rows_times(beginning how, int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
+                          int64_t c_row, const float *scale) {
+    int panels = (vectors + 3) / 4;
+    for (int panel = 0; panel < panels; panel++) {
+        int first = vectors * panel / panels, end = vectors * (panel + 1) / panels;
+        tile_of(end - first, how, steps, a, b + first * LANES, b_step, c + first * LANES, c_row, scale);
+    }
+}
+
+// ---- packing -----------------------------------------------------------------------------------------------
+
+CT_INLINE int64_t rounded_up(int64_t n, int64_t grain) { return (n + grain - 1) / grain * grain; }
+// Words that n numbers of a row take along the depth, in whole vectors.
+CT_INLINE int64_t depth_words(int64_t n) { return rounded_up(BF16_DOT ? (n + 1) / 2 : n, LANES); }
+
+// A row of n numbers as words along the depth, zeros up to depth_words(n).
+CT_INLINE void pack_row(uint32_t *row, const void *x, int64_t at, int64_t n, ct_dtype dtype) {
+    if (BF16_DOT) {
+        uint16_t *half = (uint16_t *)row;
+        const uint16_t *from = (const uint16_t *)x + at;
+        int64_t i = 0, end = 2 * depth_words(n);
+        for (; i + 2 * LANES <= n; i += 2 * LANES) _mm512_storeu_si512(half + i, _mm512_loadu_si512(from + i));
+        for (; i < end; i += 2 * LANES) {
+            int64_t left = n - i < 0 ? 0 : n - i;
+            _mm512_storeu_si512(half + i, _mm512_maskz_loadu_epi16(left >= 32 ? ~0u : (1u << left) - 1, from + i));
+        }
+        return;
+    }
+    int64_t end = depth_words(n);
+    for (int64_t i = 0; i < end; i += LANES)
+        v_store(row, i, LANES, CT_F32, v_load(x, at + i, n - i < LANES ? (int)(n - i) : LANES, dtype));
+}
+
+// 16×16 words: to[j][i] = from[i][j].
+CT_INLINE void transpose_16(uint32_t *to, int64_t to_row, const uint32_t *from, int64_t from_row) {
+    __m512i x[LANES], y[LANES];
+    for (int i = 0; i < LANES; i++) x[i] = _mm512_loadu_si512(from + i * from_row);
+    for (int i = 0; i < LANES; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < LANES; i += 4)
+        for (int j = 0; j < 2; j++) {
+            x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + j + 2]);
+            x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + j + 2]);
+        }
+    for (int i = 0; i < 4; i++) {
+        y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
+        y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
+        y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
+        y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 4; i++) {
+        _mm512_storeu_si512(to + i * to_row, _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88));
+        _mm512_storeu_si512(to + (i + 8) * to_row, _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd));
+        _mm512_storeu_si512(to + (i + 4) * to_row, _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88));
+        _mm512_storeu_si512(to + (i + 12) * to_row, _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0xdd));
+    }
+}
+
+// KEYS packed rows of `words` words → [words][KEYS].
+CT_INLINE void pack_across(uint32_t *across, const uint32_t *rows, int64_t words) {
+    for (int64_t k = 0; k < words; k += LANES)
+        for (int s = 0; s < KEYS; s += LANES) transpose_16(across + k * KEYS + s, KEYS, rows + s * words + k, words);
+}
+
+// Packed rows as the B operand of a product whose depth is the rows: with f32 they are it already; with bf16 two rows make one row of
+// words [rows/2][padded n].
+CT_INLINE void pack_pairs(uint32_t *pairs, int64_t n, const uint32_t *rows, int64_t words, int64_t count) {
+    int64_t width = rounded_up(n, LANES);
+    for (int64_t r = 0; r < count; r += 2)
+        for (int64_t i = 0; i < width; i += LANES) {
+            const uint16_t *even = (const uint16_t *)(rows + r * words) + i, *odd = (const uint16_t *)(rows + (r + 1) * words) + i;
+            __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)even));
+            __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)odd));
+            _mm512_storeu_si512(pairs + r / 2 * width + i, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        }
+}
+
+// ---- numbers -----------------------------------------------------------------------------------------------
+
+// 2^x for x ≤ 0 or little above (|error| 1 ulp with f32 arithmetic, 3 with bf16, whose results are rounded to 8 bits anyway); results
+// below 2^-126 are rounded once more, below 2^-149 they are 0; NaN gives NaN.
+CT_INLINE __m512 power_of_two(__m512 x) {
+    x = _mm512_max_ps(_mm512_set1_ps(-256), x);
+    __m512 n = _mm512_roundscale_ps(x, 0), r = _mm512_sub_ps(x, n), p;
+    if (BF16_DOT) {
+        p = _mm512_fmadd_ps(_mm512_set1_ps(0.0013276472f), r, _mm512_set1_ps(0.009675541f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.05550713f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.2402212f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.69314694f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    } else {
+        p = _mm512_fmadd_ps(_mm512_set1_ps(0.00015345812f), r, _mm512_set1_ps(0.0013399931f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.009618489f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055503286f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24022646f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.6931472f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    }
+    return _mm512_scalef_ps(p, n);
+}
+
+// Numbers that are not NaN and not denormal where it matters, to bf16 in the low halves of the lanes: nearest even.
+CT_INLINE __m512i rounded_halves(__m512 x) {
+    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    return _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7fff)), 16);
+}
