@@ -80,7 +80,7 @@ static double forward_flops(const ct_graph *graph, const ct_node *node) { return
 
 static void forward_grad(ct_grad *grad) {
     ct_graph *g = grad->graph;
-    CT_ASSERT(grad->outputs[1].id < 0, "attention is not differentiated through its log-sum-exp");
+    if (!only_first_differentiated(grad, "attention", "its log-sum-exp")) return;
     ct_attention_mask mask = {operand(grad, 3), operand(grad, 4), operand(grad, 5), operand(grad, 6)};
     g->at.phase = CT_INPUT_GRAD;
     ct_attention_grad(g, grad->outputs[0], operand(grad, 0), operand(grad, 1), operand(grad, 2), result(grad, 0),
@@ -103,7 +103,7 @@ ct_value ct_attention(ct_graph *g, ct_value q_BTGQd, ct_value k_BSGd, ct_value v
                       double scale, ct_value *out_lse_BTGQ) {
     const ct_value in[] = {q_BTGQd, k_BSGd, v_BSGe, mask.q_pos_BT, mask.k_pos_BS, mask.q_doc_BT, mask.k_doc_BS};
     int node = ct_build_node(g, &ct_op_attention, 7, in, (double[]){scale}, NULL);
-    *out_lse_BTGQ = ct_node_output(g, node, 1);
+    if (out_lse_BTGQ) *out_lse_BTGQ = ct_node_output(g, node, 1);
     return ct_node_output(g, node, 0);
 }
 

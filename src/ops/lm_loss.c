@@ -48,6 +48,7 @@ static void reference(const ct_reference *call) {
 
 // The gradients are there already, times inv_count: the seed is not looked at.
 static void grad(ct_grad *grad) {
+    if (!only_first_differentiated(grad, "lm_loss", "dh or dw")) return;
     grad->inputs[0] = result(grad, 1);
     grad->inputs[1] = result(grad, 2);
 }
@@ -70,7 +71,7 @@ const ct_op ct_op_lm_loss = {
 ct_value ct_lm_loss(ct_graph *g, ct_value h_BTD, ct_value w_VD, ct_value labels_BT, ct_value inv_count,
                     ct_value *out_dh, ct_value *out_dw) {
     int node = ct_build_node(g, &ct_op_lm_loss, 4, (ct_value[]){h_BTD, w_VD, labels_BT, inv_count}, NULL, NULL);
-    *out_dh = ct_node_output(g, node, 1);
-    *out_dw = ct_node_output(g, node, 2);
+    if (out_dh) *out_dh = ct_node_output(g, node, 1);
+    if (out_dw) *out_dw = ct_node_output(g, node, 2);
     return ct_node_output(g, node, 0);
 }

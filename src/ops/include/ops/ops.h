@@ -1,6 +1,6 @@
 // The op table, and one build function an op, so that models and passes read like formulas.
 //
-// Build functions append one node at the graph's current provenance and return its (first) output; errors stick to the graph.
+// Out-parameters may be NULL where a second output is not wanted. Build functions append one node at the graph's current provenance and return its (first) output; errors stick to the graph.
 // Shapes are in the design's notation; c is the compute dtype (f32 or bf16), the same for all operands marked c.
 #pragma once
 #include "graph/op.h"
