@@ -10,3 +10,8 @@ typedef struct {
 } ct_command;
 
 ct_command_fn ct_cmd_config;
+ct_command_fn ct_cmd_data;
+ct_command_fn ct_cmd_train;
+ct_command_fn ct_cmd_plan;
+ct_command_fn ct_cmd_graph;
+ct_command_fn ct_cmd_generate;

@@ -42,7 +42,7 @@ void ct_graph_deinit(ct_graph *graph) {
     *graph = (ct_graph){0};
 }
 
-static void fail(ct_graph *graph, ct_status status) {
+void ct_graph_fail(ct_graph *graph, ct_status status) {
     if (graph->error_text[0]) return;
     snprintf(graph->error_text, sizeof graph->error_text, "%s", ct_error_text(status));
 }
@@ -122,7 +122,7 @@ int ct_build_node(ct_graph *graph, const ct_op *op, int inputs_count, const ct_v
     ct_type types[CT_MAX_OUTPUTS] = {0};
     ct_status status = ct_op_infer(graph, &node, declared, types);
     if (status) {
-        fail(graph, ct_error_note(status, "%s in %s", op->name, graph->at.module));
+        ct_graph_fail(graph, ct_error_note(status, "%s in %s", op->name, graph->at.module));
         return -1;
     }
     int index = graph->nodes_count;

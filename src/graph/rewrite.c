@@ -24,6 +24,11 @@ ct_value ct_rewrite_input(ct_rewrite *rewrite, int input) {
     return value;
 }
 
+void ct_rewrite_at(ct_rewrite *rewrite, ct_provenance from) {
+    ct_graph_at(rewrite->to, from.phase, from.layer, "%s", from.module);
+    rewrite->to->at.stage = from.stage;
+}
+
 int ct_rewrite_node(ct_rewrite *rewrite, int node) {
     const ct_node *old = &rewrite->from->nodes[node];
     ct_graph *to = rewrite->to;
@@ -33,8 +38,7 @@ int ct_rewrite_node(ct_rewrite *rewrite, int node) {
     ct_type declared[CT_MAX_OUTPUTS];
     for (int i = 0; i < old->outputs_count; i++) declared[i] = rewrite->from->values[old->outputs[i]].type;
     ct_provenance saved = to->at;
-    ct_graph_at(to, old->from.phase, old->from.layer, "%s", old->from.module);
-    to->at.stage = old->from.stage;
+    ct_rewrite_at(rewrite, old->from);
     int index = ct_build_node(to, old->op, old->inputs_count, inputs, old->attrs, declared);
     to->at = saved;
     for (int i = 0; index >= 0 && i < old->outputs_count; i++)

@@ -159,7 +159,18 @@ static ct_status visit_node(memory *m, int n) {
     return CT_OK;
 }
 
-// The update is the input's own memory, reached through writes in place, and the newest of it.
+// An update in memory of its own is computed straight into the input's memory, which nobody may read from that node on.
+static ct_status check_replaced(memory *m, const ct_input *input, int from_node) {
+    int root = root_of(m, input->value);
+    for (int n = from_node; n < m->graph->nodes_count; n++)
+        for (int i = 0; i < m->graph->nodes[n].inputs_count; i++)
+            CT_CHECK(root_of(m, m->graph->nodes[n].inputs[i]) != root, CT_INVALID,
+                     "%%%d is read by " NODE_FORMAT " although its update %%%d is made in its memory before", m->graph->nodes[n].inputs[i],
+                     NODE_ARGS(m->graph, n), input->update);
+    return CT_OK;
+}
+
+// The update is the input's own memory, reached through writes in place, and the newest of it; or a value that replaces it.
 static ct_status check_update(memory *m, const ct_input *input) {
     const ct_graph *graph = m->graph;
     int v = input->update;
@@ -169,7 +180,8 @@ static ct_status check_update(memory *m, const ct_input *input) {
     while (v != input->value) {
         int n = graph->values[v].node;
         int alias = n < 0 ? 0 : graph->nodes[n].op->must_alias[graph->values[v].output];
-        CT_CHECK(alias, CT_INVALID, "its update %%%d is not its memory: %%%d stands in memory of its own", input->update, v);
+        CT_CHECK(n >= 0, CT_INVALID, "its update %%%d is another input", input->update);
+        if (!alias) return check_replaced(m, input, n);
         v = graph->nodes[n].inputs[alias - 1];
     }
     CT_TRY_AS(check_current(m, input->update), "its update");

@@ -90,7 +90,7 @@ ct_status ct_pass_expand_loss(const ct_graph *from, int64_t chunk_tokens, ct_gra
             ct_rewrite_node(&r, n);
             continue;
         }
-        to->at = node->from;
+        ct_rewrite_at(&r, node->from);
         visit v = {.g = to, .dw_VD = CT_NO_VALUE, .never = CT_NO_VALUE};
         ct_value *operands[] = {&v.h_BTD, &v.w_VD, &v.labels_BT, &v.inv_count};
         for (int i = 0; i < 4; i++) *operands[i] = ct_rewrite_value(&r, node->inputs[i]);

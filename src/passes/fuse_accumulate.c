@@ -34,7 +34,7 @@ static void emit_fused(fusion *f, const ct_node *accumulate, const ct_node *prod
     ct_value inputs[4] = {ct_rewrite_value(&f->r, accumulate->inputs[0]), ct_rewrite_value(&f->r, product->inputs[0]),
                           ct_rewrite_value(&f->r, product->inputs[1]), ct_rewrite_value(&f->r, accumulate->inputs[2])};
     ct_graph *to = f->r.to;
-    to->at = product->from;
+    ct_rewrite_at(&f->r, product->from);
     to->at.phase = accumulate->from.phase;
     int node = ct_build_node(to, fused_op(product->op), 4, inputs, NULL, NULL);
     f->r.map[accumulate->outputs[0]] = ct_node_output(to, node, 0).id;

@@ -50,7 +50,7 @@ static int read_for_backward(recompute *c, int value, int layer) {
     for (int i = 0; i < node->inputs_count; i++) inputs[i].id = read_for_backward(c, node->inputs[i], layer);
     ct_type declared[CT_MAX_OUTPUTS];
     for (int i = 0; i < node->outputs_count; i++) declared[i] = g->values[node->outputs[i]].type;
-    c->r.to->at = node->from;
+    ct_rewrite_at(&c->r, node->from);
     c->r.to->at.phase = CT_RECOMPUTE;
     int copy = ct_build_node(c->r.to, node->op, node->inputs_count, inputs, node->attrs, declared);
     for (int i = 0; copy >= 0 && i < node->outputs_count; i++) c->clone[node->outputs[i]] = c->r.to->nodes[copy].outputs[i];

@@ -73,6 +73,8 @@ static void step_parameter(update *u, int i, ct_value clip) {
 ct_status ct_step_build_update(const ct_model *model, const ct_graph *micro, const ct_step_options *options, ct_graph *g) {
     ct_graph_init(g, "update");
     for (int i = 0; i < micro->roles_count; i++) ct_graph_role(g, micro->roles[i].name, micro->roles[i].role);
+    ct_graph_role(g, "W", CT_ROLE_NONE);
+    ct_graph_role(g, "s", CT_ROLE_NONE);
     ct_dim two = ct_dim_make("s", 2);
     update u = {.g = g, .model = model, .micro = micro, .options = options};
     u.yes = scalar_feed(g, "true", CT_I32);

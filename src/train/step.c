@@ -31,6 +31,7 @@ static void sum_loss(ct_graph *g) {
     ct_dim W = ct_dim_make("W", CT_WIDE_DIGITS);
     int output = ct_graph_find_output(g, "token_loss"), first = ct_graph_find_input(g, "first");
     if (output < 0) return;
+    ct_graph_role(g, "W", CT_ROLE_NONE);
     ct_value flag = first >= 0 ? (ct_value){g->inputs[first].value}
                                : ct_build_input(g, CT_FEED, "first", ct_type_make(CT_I32, 0, NULL));
     ct_graph_at(g, CT_FORWARD, -1, "loss");

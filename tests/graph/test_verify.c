@@ -137,9 +137,9 @@ static void verifier_rejects_an_update_of_another_type(void **state) {
 static void verifier_rejects_an_update_that_stands_elsewhere(void **state) {
     (void)state;
     assert_rejected(HEAD " %3 = add(%1, %0) : f32[D=4] @ forward a\n update acc = %3 }",
-                    "its update %3 is not its memory: %3 stands in memory of its own (input 'acc', %1; program p)");
+                    "%1 is read by node 0, add in 'a' although its update %3 is made in its memory before (input 'acc', %1; program p)");
     assert_rejected(HEAD " %3 = accumulate(%1, %0, %2) : f32[D=4] @ forward a\n update acc = %3 update x = %3 }",
-                    "its update %3 is not its memory: %1 stands in memory of its own (input 'x', %0; program p)");
+                    "its update %3 is another input (input 'x', %0; program p)");
 }
 
 static void verifier_rejects_a_read_of_what_was_overwritten(void **state) {

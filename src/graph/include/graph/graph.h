@@ -152,6 +152,9 @@ static inline const ct_type *ct_value_type(const ct_graph *graph, ct_value value
     return &graph->values[value.id].type;
 }
 
+// Makes `status` the first error, unless there is one: for builders that find a program wrong before they add a node.
+void ct_graph_fail(ct_graph *graph, ct_status status);
+
 // The first build error, or success.
 ct_status ct_graph_status(const ct_graph *graph);
 

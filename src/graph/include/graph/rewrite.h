@@ -20,5 +20,8 @@ ct_value ct_rewrite_input(ct_rewrite *rewrite, int input);
 // Copies a node with its provenance, mapping its outputs. Returns the new node's index.
 int ct_rewrite_node(ct_rewrite *rewrite, int node);
 
+// Sets the provenance of nodes built next, with a copy of its module's name (a graph must not point into another's arena).
+void ct_rewrite_at(ct_rewrite *rewrite, ct_provenance from);
+
 // Pairs state updates, copies the named outputs, frees the map, and returns the new graph's build status.
 ct_status ct_rewrite_end(ct_rewrite *rewrite);

@@ -1,0 +1,165 @@
+// `ctitan plan FILE` and `ctitan graph FILE`: what a step will do, without doing it.
+#include "commands.h"
+#include "base/file.h"
+#include "train/explain.h"
+#include "train/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char plan_help[] =
+    "usage: ctitan plan FILE.toml [--json] [--section.key value …]\n\n"
+    "Says what one step of this run will do, without touching the memory it needs: parameters, FLOPs, bytes by kind, the peak and the\n"
+    "instruction at it. --json: for machines.\n";
+
+static const char graph_help[] =
+    "usage: ctitan graph FILE.toml [--program prologue|micro|update|eval] [--section.key value …]\n"
+    "       ctitan graph --check FILE.graph\n"
+    "       ctitan graph --ops [--json]\n\n"
+    "Prints a program's graph as text, after all passes (micro by default). --check reads such a text back, verifies it and prints it\n"
+    "again. --ops lists the op table: name, index rule, formula.\n";
+
+typedef struct {
+    ct_arena arena;
+    ct_config *config;
+    ct_model model;
+    ct_step_options options;
+    ct_step step;
+    int64_t micro_batches;
+} planned;
+
+static ct_status load(planned *p, const char *path, int argc, char **argv) {
+    CT_TRY(ct_config_load(&p->arena, path, argc, argv, &p->config));
+    CT_TRY(ct_setup_model(&p->arena, p->config, &p->model));
+    CT_TRY(ct_setup_check_sizes(p->config, &p->model, 0));
+    CT_TRY(ct_setup_micro_batches(p->config, 1, &p->micro_batches));
+    CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &p->options));
+    return ct_step_make(&p->model, &p->options, &p->step);
+}
+
+static int finish(planned *p, const char *command, ct_status status) {
+    if (status) fprintf(stderr, "ctitan %s: %s\n", command, ct_error_text(status));
+    ct_step_deinit(&p->step);
+    ct_arena_deinit(&p->arena);
+    return status ? 1 : 0;
+}
+
+// Removes a flag from the arguments; 1 where it was there.
+static int take_flag(int *argc, char **argv, const char *flag) {
+    for (int i = 1; i < *argc; i++) {
+        if (strcmp(argv[i], flag)) continue;
+        memmove(argv + i, argv + i + 1, sizeof *argv * (size_t)(*argc - i));
+        --*argc;
+        return 1;
+    }
+    return 0;
+}
+
+// Removes `flag value`; NULL where it isn't there.
+static const char *take_value(int *argc, char **argv, const char *flag) {
+    for (int i = 1; i + 1 < *argc; i++) {
+        if (strcmp(argv[i], flag)) continue;
+        const char *value = argv[i + 1];
+        memmove(argv + i, argv + i + 2, sizeof *argv * (size_t)(*argc - i - 1));
+        *argc -= 2;
+        return value;
+    }
+    return NULL;
+}
+
+static int wants_help(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return 1;
+    return 0;
+}
+
+static void print_note(void *context, const char *line) {
+    (void)context;
+    fprintf(stderr, "ctitan: %s\n", line);
+}
+
+int ct_cmd_plan(int argc, char **argv) {
+    if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
+    int json = take_flag(&argc, argv, "--json"), own = ct_config_args_split(argc, argv);
+    if (own != 2) return fputs(plan_help, stderr), 2;
+    planned p = {0};
+    ct_status status = load(&p, argv[1], argc - own, argv + own);
+    if (!status) {
+        ct_status unbuilt = ct_config_check_train(p.config, json ? NULL : print_note, NULL);
+        if (unbuilt) fprintf(stderr, "ctitan plan: planned for one rank without it: %s\n", ct_error_text(unbuilt));
+        ct_string out = {0};
+        ct_explain_options options = {.micro_batches = p.micro_batches,
+                                      .tokens_per_step = p.micro_batches * p.options.batch * p.options.seq_len};
+        (json ? ct_explain_json : ct_explain_print)(&p.model, &p.options, &p.step, options, &out);
+        fputs(out.text, stdout);
+        ct_string_deinit(&out);
+    }
+    return finish(&p, "plan", status);
+}
+
+// ---- graph ----
+static int list_ops(int json) {
+    ct_string out = {0};
+    if (json) ct_string_add(&out, "[");
+    for (int i = 0; ct_ops[i]; i++) {
+        const ct_op *op = ct_ops[i];
+        if (!json) {
+            ct_string_add(&out, "%-16s %-60s %s\n", op->name, op->rule ? op->rule : "", op->formula ? op->formula : "");
+            continue;
+        }
+        ct_string_add(&out, "%s{\"name\": \"%s\", \"rule\": ", i ? ",\n " : "", op->name);
+        ct_string_add_json(&out, op->rule ? op->rule : "");
+        ct_string_add(&out, ", \"formula\": ");
+        ct_string_add_json(&out, op->formula ? op->formula : "");
+        ct_string_add(&out, "}");
+    }
+    if (json) ct_string_add(&out, "]\n");
+    fputs(out.text, stdout);
+    ct_string_deinit(&out);
+    return 0;
+}
+
+static ct_status check_file(const char *path) {
+    char *text;
+    CT_TRY(ct_file_read(path, 1u << 30, &text, NULL));
+    ct_graph graph;
+    ct_graph_init(&graph, "");
+    ct_status status = ct_graph_parse(&graph, text, path, ct_op_find);
+    if (!status) status = ct_graph_verify(&graph);
+    if (!status) {
+        ct_string out = {0};
+        ct_graph_print(&graph, &out);
+        fputs(out.text, stdout);
+        ct_string_deinit(&out);
+    }
+    ct_graph_deinit(&graph);
+    free(text);
+    return status;
+}
+
+static ct_status print_program(planned *p, const char *name) {
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        if (strcmp(ct_program_name((ct_program)w), name) || !p->step.has[w]) continue;
+        ct_string out = {0};
+        ct_graph_print(&p->step.programs[w], &out);
+        fputs(out.text, stdout);
+        ct_string_deinit(&out);
+        return CT_OK;
+    }
+    CT_FAIL(CT_INVALID, "--program %s: this run has no such program (eval needs validation.enable)", name);
+}
+
+int ct_cmd_graph(int argc, char **argv) {
+    if (wants_help(argc, argv)) return fputs(graph_help, stdout), 0;
+    int ops = take_flag(&argc, argv, "--ops"), json = take_flag(&argc, argv, "--json");
+    if (ops) return argc == 1 ? list_ops(json) : (fputs(graph_help, stderr), 2);
+    const char *file = take_value(&argc, argv, "--check"), *program = take_value(&argc, argv, "--program");
+    planned p = {0};
+    if (file) return finish(&p, "graph", check_file(file));
+    int own = ct_config_args_split(argc, argv);
+    if (own != 2) return fputs(graph_help, stderr), 2;
+    ct_status status = load(&p, argv[1], argc - own, argv + own);
+    if (!status) status = print_program(&p, program ? program : "micro");
+    return finish(&p, "graph", status);
+}

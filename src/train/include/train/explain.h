@@ -1,0 +1,15 @@
+// Saying what a plan will do: for people, and for machines (`ctitan plan --json`; bytes, FLOPs and seconds in plain units).
+#pragma once
+#include "models/model.h"
+#include "train/step.h"
+
+typedef struct {
+    int64_t micro_batches;   // of a step
+    int64_t tokens_per_step; // of all ranks
+    double peak_flops;       // of the rank's team in the compute dtype, FLOP/s; 0: not known
+} ct_explain_options;
+
+void ct_explain_print(const ct_model *model, const ct_step_options *step_options, const ct_step *step, ct_explain_options options,
+                      ct_string *out);
+void ct_explain_json(const ct_model *model, const ct_step_options *step_options, const ct_step *step, ct_explain_options options,
+                     ct_string *out);
