@@ -9,8 +9,8 @@ enum { NAME_BYTES = 128 };
 
 // An override as it stands on the command line.
 typedef struct {
-    char name[NAME_BYTES]; // "section.key", hyphens made underscores
-    char *key;             // within name, behind its last dot; the dot is a NUL
+    char name[NAME_BYTES]; // the section, a NUL in place of the last dot, the key; hyphens made underscores
+    size_t key;            // where in name the key begins
     int index;             // in the table; -1: unknown
     bool no;               // --section.no_flag
     const char *value;     // behind '=', or the next argument; NULL: none
@@ -23,10 +23,11 @@ static bool is_override(const char *arg) {
 }
 
 static void find_key(override *o) {
+    const char *key = o->name + o->key;
     size_t section_bytes = strlen(o->name);
-    o->index = config_key_find(o->name, section_bytes, o->key, strlen(o->key));
-    if (o->index >= 0 || strncmp(o->key, "no_", 3)) return;
-    int index = config_key_find(o->name, section_bytes, o->key + 3, strlen(o->key + 3));
+    o->index = config_key_find(o->name, section_bytes, key, strlen(key));
+    if (o->index >= 0 || strncmp(key, "no_", 3)) return;
+    int index = config_key_find(o->name, section_bytes, key + 3, strlen(key + 3));
     if (index >= 0 && config_key_at(index)->type == KEY_BOOL) o->index = index, o->no = true;
 }
 
@@ -42,7 +43,7 @@ static override split(int argc, char **argv) {
     for (char *c = o.name; *c; c++)
         if (*c == '-') *c = '_';
     char *dot = strrchr(o.name, '.');
-    o.key = dot ? dot + 1 : o.name + bytes;
+    o.key = dot ? (size_t)(dot + 1 - o.name) : bytes;
     if (dot) *dot = 0;
     find_key(&o);
     bool flag = o.index >= 0 && config_key_at(o.index)->type == KEY_BOOL;
@@ -78,7 +79,7 @@ const char *config_file_argument(int argc, char **argv) {
             continue;
         }
         override o = split(argc - i, argv + i);
-        if (!strcmp(o.name, "job") && !strcmp(o.key, "config_file") && o.value) file = o.value;
+        if (!strcmp(o.name, "job") && !strcmp(o.name + o.key, "config_file") && o.value) file = o.value;
         i += o.taken;
     }
     return file;
@@ -139,11 +140,12 @@ static ct_status read_argument(ct_arena *arena, const config_key *key, const cha
 
 static ct_status refuse_unknown(const override *o) {
     ct_string nearest = {0};
+    const char *key = o->name + o->key;
     size_t bytes = strlen(o->name);
     bool section = bytes && config_is_section(o->name, bytes);
-    config_add_nearest(o->name, section ? o->key : NULL, &nearest);
+    config_add_nearest(o->name, section ? key : NULL, &nearest);
     ct_status status = section ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "command line: there is no key %s.%s%s", o->name,
-                                               o->key, nearest.text)
+                                               key, nearest.text)
                                : ct_error_make(CT_INVALID, __FILE__, __LINE__, "command line: there is no section [%s]%s",
                                                o->name, nearest.text);
     ct_string_deinit(&nearest);

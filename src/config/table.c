@@ -93,12 +93,27 @@ static int edit_distance(const char *a, const char *b) {
     return d[n][m];
 }
 
+// Are the letters of `part` all in `whole`, in order, the first one first?
+static bool is_abbreviation(const char *part, const char *whole) {
+    if (*part != *whole) return false;
+    for (; *part; part++, whole++) {
+        while (*whole && *whole != *part) whole++;
+        if (!*whole) return false;
+    }
+    return true;
+}
+
 // How far a known name is from a given one; NAME_MAX_BYTES where they have nothing to do with each other. Up to a third of the
-// letters may be wrong; part of a longer name ("batch_size") is near too.
+// letters may be wrong; part of a longer name ("batch_size"), an abbreviation ("seq_len") and another ending ("profiler") are near
+// too.
 static int name_distance(const char *given, const char *known) {
     int distance = edit_distance(given, known), letters = (int)strlen(given);
     if (distance <= (letters < 6 ? 2 : letters / 3)) return distance;
-    if (letters >= 4 && strstr(known, given)) return 8 + (int)strlen(known) - letters;
+    if (letters >= 4 && (strstr(known, given) || is_abbreviation(given, known))) return 8 + distance;
+    if (strlen(known) >= 4 && is_abbreviation(known, given)) return 8 + distance;
+    int same = 0;
+    while (given[same] && given[same] == known[same]) same++;
+    if (same >= 5 && 2 * same >= letters && 2 * same >= (int)strlen(known)) return 8 + distance;
     return NAME_MAX_BYTES;
 }
 
@@ -116,14 +131,16 @@ static void keep_nearest(candidate nearest[NEAREST], candidate c) {
     }
 }
 
-// A key's name in another section counts as one edit more, so that "the same name elsewhere" comes first where nothing is nearer.
+// The same name in another section counts as one edit, so that it comes first where nothing is nearer; one that is nearly the same
+// as four or more.
 static void find_nearest_keys(const char *section, const char *name, candidate nearest[NEAREST]) {
     for (int i = 0, count = config_key_count(); i < count; i++) {
         const config_key *key = config_key_at(i);
         int distance = name_distance(name, key->name);
         bool elsewhere = strcmp(section, key->section) != 0;
         if (elsewhere && distance > 1) continue;
-        keep_nearest(nearest, (candidate){distance + elsewhere, key->section, key->name});
+        if (elsewhere) distance += distance ? 3 : 1;
+        keep_nearest(nearest, (candidate){distance, key->section, key->name});
     }
 }
 
