@@ -15,3 +15,5 @@ ct_command_fn ct_cmd_train;
 ct_command_fn ct_cmd_plan;
 ct_command_fn ct_cmd_graph;
 ct_command_fn ct_cmd_generate;
+ct_command_fn ct_cmd_checkpoint;
+ct_command_fn ct_cmd_tokenizer;

@@ -11,6 +11,8 @@ static const ct_command commands[] = {
     {"graph", ct_cmd_graph, "the graph of a step as text, parseable back; the op table"},
     {"config", ct_cmd_config, "every key and its meaning; every value of a run and where it came from"},
     {"data", ct_cmd_data, "build a tokenised corpus from text; describe one"},
+    {"checkpoint", ct_cmd_checkpoint, "list, verify, import and export checkpoints"},
+    {"tokenizer", ct_cmd_tokenizer, "train a tokenizer; encode and decode; describe one"},
     {0},
 };
 
