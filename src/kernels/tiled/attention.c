@@ -63,8 +63,8 @@ CT_INLINE void pack_keys(const job *j, room *w, int64_t pair, int64_t block, ct_
     for (int s = 0; s < KEYS; s++) {
         int matters = key_matters(&w->block, s, w->chunk.span);
         int64_t key = matters ? key_row(c, pair, block * KEYS + s) : 0;
-        pack_row(w->k_sk + s * kw, j->call->in[1].data, key * c->d, matters ? c->d : 0, dtype);
-        pack_row(w->v_se + s * ew, j->call->in[2].data, key * c->e, matters ? c->e : 0, dtype);
+        pack_row(w->k_sk + s * kw, kw, j->call->in[1].data, key * c->d, matters ? c->d : 0, dtype);
+        pack_row(w->v_se + s * ew, ew, j->call->in[2].data, key * c->e, matters ? c->e : 0, dtype);
     }
     pack_across(w->k_ks, w->k_sk, kw);
     if (BF16_DOT) pack_pairs(w->v_pairs, c->e, w->v_se, ew, KEYS);
@@ -136,7 +136,7 @@ CT_INLINE void begin_chunk(const job *j, room *w, int64_t pair, int64_t first, i
     int64_t kw = depth_words(c->d), E = rounded_up(c->e, LANES);
     query_chunk_read(c, pair, first, count, &w->chunk);
     for (int64_t r = 0; r < count; r++)
-        pack_row(w->q_rk + r * kw, j->call->in[0].data, query_row(c, pair, first + r) * c->d, c->d, dtype);
+        pack_row(w->q_rk + r * kw, kw, j->call->in[0].data, query_row(c, pair, first + r) * c->d, c->d, dtype);
     memset(w->q_rk + count * kw, 0, 4 * (size_t)((w->chunk.padded - count) * kw));
     memset(w->o_rE, 0, 4 * (size_t)(w->chunk.padded * E));
     memset(w->sum_r16, 0, 4 * (size_t)(w->chunk.padded * LANES));

@@ -86,22 +86,17 @@ CT_INLINE int64_t rounded_up(int64_t n, int64_t grain) { return (n + grain - 1) 
 // Words that n numbers of a row take along the depth, in whole vectors.
 CT_INLINE int64_t depth_words(int64_t n) { return rounded_up(BF16_DOT ? (n + 1) / 2 : n, LANES); }
 
-// A row of n numbers as words along the depth, zeros up to depth_words(n).
-CT_INLINE void pack_row(uint32_t *row, const void *x, int64_t at, int64_t n, ct_dtype dtype) {
-    if (BF16_DOT) {
-        uint16_t *half = (uint16_t *)row;
-        const uint16_t *from = (const uint16_t *)x + at;
-        int64_t i = 0, end = 2 * depth_words(n);
-        for (; i + 2 * LANES <= n; i += 2 * LANES) _mm512_storeu_si512(half + i, _mm512_loadu_si512(from + i));
-        for (; i < end; i += 2 * LANES) {
-            int64_t left = n - i < 0 ? 0 : n - i;
-            _mm512_storeu_si512(half + i, _mm512_maskz_loadu_epi16(left >= 32 ? ~0u : (1u << left) - 1, from + i));
+// A row of n numbers as words along the depth, zeros after them up to `words`, a multiple of LANES.
+CT_INLINE void pack_row(uint32_t *row, int64_t words, const void *x, int64_t at, int64_t n, ct_dtype dtype) {
+    for (int64_t i = 0; i < words; i += LANES) {
+        int64_t left = n - i * (BF16_DOT ? 2 : 1);
+        if (BF16_DOT) {
+            __mmask32 mask = left >= 2 * LANES ? ~0u : left > 0 ? (1u << left) - 1 : 0;
+            _mm512_storeu_si512(row + i, _mm512_maskz_loadu_epi16(mask, (const uint16_t *)x + at + 2 * i));
+        } else {
+            v_store(row, i, LANES, CT_F32, v_load(x, at + i, left >= LANES ? LANES : left > 0 ? (int)left : 0, dtype));
         }
-        return;
     }
-    int64_t end = depth_words(n);
-    for (int64_t i = 0; i < end; i += LANES)
-        v_store(row, i, LANES, CT_F32, v_load(x, at + i, n - i < LANES ? (int)(n - i) : LANES, dtype));
 }
 
 // 16×16 words: to[j][i] = from[i][j].
