@@ -18,6 +18,7 @@ struct ct_data_tokens {
 static ct_status encode(void *context, int thread, const char *text, size_t length, ct_data_ids *ids) {
     ct_data_tokens *tokens = context;
     CT_ASSERT(thread >= 0 && thread < tokens->threads, "thread %d of %d", thread, tokens->threads);
+    ct_data_ids_reserve(ids, (int64_t)(length / 4) + 16);
     ct_ids list = {ids->ids, (size_t)ids->count, (size_t)ids->capacity};
     ct_encode_options options = {.no_template = 1};
     ct_status status = ct_tokenizer_encode(tokens->contexts[thread], text, length, options, &list);

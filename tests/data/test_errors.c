@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include <unistd.h>
+#include <xxhash.h>
 
 enum { SEQ = 15 };
 
@@ -229,6 +230,42 @@ static void a_corpus_cut_anywhere_or_changed_anywhere_is_an_error(void **state) 
     scratch_remove();
 }
 
+// A header whose checksum is right and whose numbers are not: every field in turn, with small, large and odd values.
+static void a_corpus_with_a_lying_header_is_an_error(void **state) {
+    (void)state;
+    scratch_make();
+    char *json = numbered_documents(30, 20), *bytes;
+    size_t size;
+    write_text(scratch("s.jsonl"), json);
+    ct_data_source source = {.path = scratch("s.jsonl")};
+    ct_corpus_build_options build = {.encoder = byte_encoder(), .sources = &source, .source_count = 1, .threads = 1};
+    assert_ok(ct_corpus_build(&build, scratch("s.ctc"), NULL));
+    assert_ok(ct_file_read(scratch("s.ctc"), 0, &bytes, &size));
+    static const uint64_t values[] = {0, 1, 3, 64, 1000, 1u << 20, UINT32_MAX, 1ull << 32, 1ull << 61, 1ull << 62, 1ull << 63, UINT64_MAX};
+    int refused = 0;
+    for (size_t field = 8; field < 120; field += 4)
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            char *copy = malloc(size);
+            memcpy(copy, bytes, size);
+            memcpy(copy + field, &values[v], field % 8 ? 4 : 8);
+            uint64_t sum = XXH3_64bits(copy, 120);
+            memcpy(copy + 120, &sum, 8);
+            write_bytes(scratch("x.ctc"), copy, size);
+            ct_corpus *corpus;
+            ct_status status = ct_corpus_open(scratch("x.ctc"), &corpus);
+            if (!status) {
+                status = ct_corpus_verify(corpus);
+                ct_corpus_close(corpus);
+            }
+            refused += status != NULL;
+            free(copy);
+        }
+    assert_true(refused > 150);
+    free(bytes);
+    free(json);
+    scratch_remove();
+}
+
 static ct_status encode_bad(void *context, int thread, const char *text, size_t length, ct_data_ids *ids) {
     (void)context, (void)thread;
     CT_CHECK(!memmem(text, length, "17:", 3), CT_UNSUPPORTED, "this text has a seventeen");
@@ -271,6 +308,7 @@ int main(void) {
         cmocka_unit_test(a_compressed_file_cut_anywhere_or_changed_is_an_error),
         cmocka_unit_test(ids_outside_the_vocabulary_are_an_error),
         cmocka_unit_test(a_corpus_cut_anywhere_or_changed_anywhere_is_an_error),
+        cmocka_unit_test(a_corpus_with_a_lying_header_is_an_error),
         cmocka_unit_test(a_failing_build_leaves_what_was_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
