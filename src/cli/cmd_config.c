@@ -26,12 +26,18 @@ typedef struct {
 
 static bool read_options(int count, char **args, options *o) {
     for (int i = 0; i < count; i++) {
-        if (!strcmp(args[i], "--json")) o->json = true;
-        else if (!strcmp(args[i], "--toml")) o->toml = true;
-        else if (!strcmp(args[i], "--markdown")) o->markdown = true;
-        else if (!strcmp(args[i], "--help") || !strcmp(args[i], "-h")) o->help = true;
-        else if (args[i][0] != '-' && !o->file) o->file = args[i];
-        else return fprintf(stderr, "ctitan config: what is '%s'? See `ctitan config --help`\n", args[i]), false;
+        if (!strcmp(args[i], "--json"))
+            o->json = true;
+        else if (!strcmp(args[i], "--toml"))
+            o->toml = true;
+        else if (!strcmp(args[i], "--markdown"))
+            o->markdown = true;
+        else if (!strcmp(args[i], "--help") || !strcmp(args[i], "-h"))
+            o->help = true;
+        else if (args[i][0] != '-' && !o->file)
+            o->file = args[i];
+        else
+            return fprintf(stderr, "ctitan config: what is '%s'? See `ctitan config --help`\n", args[i]), false;
     }
     return true;
 }
@@ -70,9 +76,12 @@ int ct_cmd_config(int argc, char **argv) {
     ct_arena arena = {0};
     ct_string out = {0};
     ct_status status = CT_OK;
-    if (o.help) ct_string_add(&out, "%s", help);
-    else if (o.file || o.toml || count < argc - 1) status = print_values(&o, argc - 1 - count, argv + 1 + count, &arena, &out);
-    else ct_config_print_keys(o.markdown ? CT_CONFIG_MARKDOWN : o.json ? CT_CONFIG_JSON : CT_CONFIG_TEXT, &out);
+    if (o.help)
+        ct_string_add(&out, "%s", help);
+    else if (o.file || o.toml || count < argc - 1)
+        status = print_values(&o, argc - 1 - count, argv + 1 + count, &arena, &out);
+    else
+        ct_config_print_keys(o.markdown ? CT_CONFIG_MARKDOWN : o.json ? CT_CONFIG_JSON : CT_CONFIG_TEXT, &out);
     if (status) fprintf(stderr, "ctitan config: %s\n", ct_error_text(status));
     int failed = status ? 1 : finish(&out);
     ct_string_deinit(&out);

@@ -1,4 +1,5 @@
-// The command line: `--section.key value`, `--section.key=value`, and for booleans `--section.flag` and `--section.no_flag`.
+// The command line: `--section.key value`, `--section.key=value`, and for booleans `--section.flag` and
+// `--section.no_flag`.
 #include "keys.h"
 #include "toml_parse.h"
 
@@ -128,13 +129,16 @@ static ct_toml_value *read_scalar(ct_arena *arena, config_type type, const char 
 }
 
 static ct_status read_argument(ct_arena *arena, const config_key *key, const char *text, ct_toml_value **out_value) {
-    CT_CHECK(ct_toml_is_utf8(text, strlen(text)), CT_INVALID, "command line: %s.%s is no UTF-8 text", key->section, key->name);
+    CT_CHECK(ct_toml_is_utf8(text, strlen(text)), CT_INVALID, "command line: %s.%s is no UTF-8 text", key->section,
+             key->name);
     bool list = key->type == KEY_STRINGS || key->type == KEY_STRING_LISTS || key->type == KEY_GROUPS;
-    if (list && text[0] == '[')
-        return ct_toml_parse_value(arena, "command line", text, strlen(text), out_value);
-    if (key->type == KEY_STRINGS) *out_value = split_list(arena, text);
-    else if (key->type == KEY_STRING || key->type == KEY_ENUM || list) *out_value = new_string(arena, text, strlen(text));
-    else *out_value = read_scalar(arena, key->type, text);
+    if (list && text[0] == '[') return ct_toml_parse_value(arena, "command line", text, strlen(text), out_value);
+    if (key->type == KEY_STRINGS)
+        *out_value = split_list(arena, text);
+    else if (key->type == KEY_STRING || key->type == KEY_ENUM || list)
+        *out_value = new_string(arena, text, strlen(text));
+    else
+        *out_value = read_scalar(arena, key->type, text);
     return CT_OK;
 }
 
@@ -144,10 +148,10 @@ static ct_status refuse_unknown(const override *o) {
     size_t bytes = strlen(o->name);
     bool section = bytes && config_is_section(o->name, bytes);
     config_add_nearest(o->name, section ? key : NULL, &nearest);
-    ct_status status = section ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "command line: there is no key %s.%s%s", o->name,
-                                               key, nearest.text)
-                               : ct_error_make(CT_INVALID, __FILE__, __LINE__, "command line: there is no section [%s]%s",
-                                               o->name, nearest.text);
+    ct_status status = section ? ct_error_make(CT_INVALID, __FILE__, __LINE__,
+                                               "command line: there is no key %s.%s%s", o->name, key, nearest.text)
+                               : ct_error_make(CT_INVALID, __FILE__, __LINE__,
+                                               "command line: there is no section [%s]%s", o->name, nearest.text);
     ct_string_deinit(&nearest);
     return status;
 }
@@ -155,8 +159,9 @@ static ct_status refuse_unknown(const override *o) {
 static ct_status refuse_missing(const config_key *key) {
     ct_string wanted = {0};
     config_add_wanted(key, &wanted);
-    ct_status status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "command line: --%s.%s has no value: %s is wanted",
-                                     key->section, key->name, wanted.text);
+    ct_status status =
+        ct_error_make(CT_INVALID, __FILE__, __LINE__, "command line: --%s.%s has no value: %s is wanted",
+                      key->section, key->name, wanted.text);
     ct_string_deinit(&wanted);
     return status;
 }
@@ -183,8 +188,8 @@ ct_status config_take_argument(ct_arena *arena, ct_config *config, int argc, cha
     if (o.index < 0) return refuse_unknown(&o);
     CT_TRY(apply(arena, config, &o));
     const config_key *key = config_key_at(o.index);
-    config->origins[o.index] =
-        (ct_config_origin){ORIGIN_ARGUMENT, ct_arena_format(arena, "--%s.%s%s", key->section, o.no ? "no_" : "", key->name)};
+    config->origins[o.index] = (ct_config_origin){
+        ORIGIN_ARGUMENT, ct_arena_format(arena, "--%s.%s%s", key->section, o.no ? "no_" : "", key->name)};
     *out_taken = o.taken;
     return CT_OK;
 }

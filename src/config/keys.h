@@ -1,10 +1,19 @@
-// The table of keys: one entry a key, in the order of sections and keys. What a key is, what it may be, whether this version
-// builds it and what it means is said here and nowhere else.
+// The table of keys: one entry a key, in the order of sections and keys. What a key is, what it may be, whether this
+// version builds it and what it means is said here and nowhere else.
 #pragma once
 #include "config/config.h"
 #include "toml.h"
 
-typedef enum { KEY_BOOL, KEY_INT, KEY_FLOAT, KEY_STRING, KEY_ENUM, KEY_STRINGS, KEY_STRING_LISTS, KEY_GROUPS } config_type;
+typedef enum {
+    KEY_BOOL,
+    KEY_INT,
+    KEY_FLOAT,
+    KEY_STRING,
+    KEY_ENUM,
+    KEY_STRINGS,
+    KEY_STRING_LISTS,
+    KEY_GROUPS
+} config_type;
 
 // A name that an enum key may have, and the C enum's value. A list ends with a NULL name.
 typedef struct {
@@ -46,7 +55,8 @@ struct config_key {
     config_use use;
     const char *why;
     const char *built; // the values that this version builds, parted by blanks, as TEXT_PLAIN; NULL: all
-    bool (*is_unread)(const ct_config *config); // where true, the value isn't read and may be anything; NULL: always read
+    // Where true, the value isn't read and may be anything; NULL: always read.
+    bool (*is_unread)(const ct_config *config);
     config_source source;
     const char *help;
     const config_key *fields; // KEY_GROUPS: the fields of an element, field_count of element_bytes each
@@ -63,8 +73,8 @@ typedef struct {
     const config_key *keys;
     int count;
 } config_keys;
-extern const config_keys config_keys_job, config_keys_model, config_keys_optimizer, config_keys_training, config_keys_parallelism,
-    config_keys_checkpoint, config_keys_memory, config_keys_quantize, config_keys_rest;
+extern const config_keys config_keys_job, config_keys_model, config_keys_optimizer, config_keys_training,
+    config_keys_parallelism, config_keys_checkpoint, config_keys_memory, config_keys_quantize, config_keys_rest;
 
 // ---- table.c ----
 int config_key_count(void);
@@ -75,7 +85,8 @@ int config_key_find(const char *section, size_t section_bytes, const char *name,
 const config_section *config_sections(void);
 // Is this a section, or the beginning of one ("quantize.linear")?
 bool config_is_section(const char *name, size_t bytes);
-// Appends "; the nearest …" for a name that is no key (or no section, where name is NULL), as far as anything is near.
+// Appends "; the nearest …" for a name that is no key (or no section, where name is NULL), as far as anything is
+// near.
 void config_add_nearest(const char *section, const char *name, ct_string *out);
 
 // ---- text.c ----
@@ -84,7 +95,8 @@ typedef enum {
     TEXT_PLAIN, // TOML without quotes around a string or a name
     TEXT_JSON,  // unset: null
 } config_text;
-// Appends a value; an unset one appends nothing (TEXT_JSON: null) and gives false. base is the ct_config, or a group's element.
+// Appends a value; an unset one appends nothing (TEXT_JSON: null) and gives false. base is the ct_config, or a
+// group's element.
 bool config_add_value(const config_key *key, const void *base, config_text text, ct_string *out);
 // Appends a value as it was found, for messages: `"abc"`, `an array`.
 void config_add_found(const ct_toml_value *value, ct_string *out);
@@ -98,8 +110,10 @@ struct ct_config_origin {
     enum { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ARGUMENT } kind;
     const char *text;
 };
-// Puts a value into its place below base and checks type and range. file is the TOML file's name, or NULL for the command line.
-ct_status config_set(ct_arena *arena, const config_key *key, void *base, const ct_toml_value *value, const char *file);
+// Puts a value into its place below base and checks type and range. file is the TOML file's name, or NULL for the
+// command line.
+ct_status config_set(ct_arena *arena, const config_key *key, void *base, const ct_toml_value *value,
+                     const char *file);
 // Sets the default, which may be "unset".
 void config_set_default(ct_arena *arena, const config_key *key, void *base);
 // "train.toml:14:9", or "command line" where file is NULL.

@@ -1,4 +1,5 @@
-// Reads a config: defaults from the table, then the TOML file, then the command line; then what follows from one key for another.
+// Reads a config: defaults from the table, then the TOML file, then the command line; then what follows from one key
+// for another.
 #include "keys.h"
 
 #include "base/file.h"
@@ -32,12 +33,12 @@ static ct_status refuse_entry(loader *l, const char *section, const ct_toml_entr
     ct_string nearest = {0};
     bool as_section = table || top;
     config_add_nearest(as_section ? full : section, as_section ? NULL : name, &nearest);
-    ct_status status = table ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s: there is no section [%s]%s", where, full,
-                                             nearest.text)
-                       : top ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s: the key %s stands before any [section]", where,
-                                             full)
-                             : ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s: there is no key %s%s", where, full,
-                                             nearest.text);
+    ct_status status =
+        table ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s: there is no section [%s]%s", where, full,
+                              nearest.text)
+        : top
+            ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s: the key %s stands before any [section]", where, full)
+            : ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s: there is no key %s%s", where, full, nearest.text);
     ct_string_deinit(&nearest);
     return status;
 }
@@ -58,7 +59,8 @@ static ct_status take_entry(loader *l, const char *section, const ct_toml_entry 
         return config_set(l->arena, config_key_at(index), l->config, value, l->file);
     }
     const char *full = section[0] ? ct_arena_format(l->arena, "%s.%s", section, entry->key) : entry->key;
-    if (value->kind != CT_TOML_TABLE || strlen(entry->key) != entry->key_bytes || !config_is_section(full, strlen(full)))
+    if (value->kind != CT_TOML_TABLE || strlen(entry->key) != entry->key_bytes ||
+        !config_is_section(full, strlen(full)))
         return refuse_entry(l, section, entry);
     return take_table(l, full, value);
 }
@@ -91,9 +93,11 @@ static ct_status derive_selective_every(ct_config *config) {
     const char *option = ac->selective_ac_option;
     ac->selective_every = 0;
     if (!strcmp(option, "op")) return CT_OK;
-    bool digits = option[0] && option[0] != '0' && strspn(option, "0123456789") == strlen(option) && strlen(option) < 10;
+    bool digits =
+        option[0] && option[0] != '0' && strspn(option, "0123456789") == strlen(option) && strlen(option) < 10;
     if (digits) return ac->selective_every = atoll(option), CT_OK;
-    CT_FAIL(CT_INVALID, "%s: activation_checkpoint.selective_ac_option = \"%s\": \"op\" or an integer ≥ 1 as a string is wanted",
+    CT_FAIL(CT_INVALID,
+            "%s: activation_checkpoint.selective_ac_option = \"%s\": \"op\" or an integer ≥ 1 as a string is wanted",
             ct_config_origin_text(config, "activation_checkpoint.selective_ac_option"), option);
 }
 

@@ -44,8 +44,10 @@ static void print_value_json(const ct_config *config, int index, ct_string *out)
 void ct_config_print_values(const ct_config *config, bool json, ct_string *out) {
     if (json) ct_string_add(out, "{\n");
     for (int i = 0, count = config_key_count(); i < count; i++) {
-        if (json) print_value_json(config, i, out);
-        else print_value_row(config, i, out);
+        if (json)
+            print_value_json(config, i, out);
+        else
+            print_value_row(config, i, out);
     }
     if (json) ct_string_add(out, "\n}\n");
 }

@@ -6,7 +6,8 @@
 
 const config_range config_at_least_0 = {.min = 0, .max = INFINITY, .text = "≥ 0"};
 const config_range config_at_least_1 = {.min = 1, .max = INFINITY, .text = "≥ 1"};
-const config_range config_at_least_1_or_minus_1 = {.min = 1, .max = INFINITY, .or_minus_one = true, .text = "≥ 1 or -1"};
+const config_range config_at_least_1_or_minus_1 = {
+    .min = 1, .max = INFINITY, .or_minus_one = true, .text = "≥ 1 or -1"};
 const config_range config_at_least_minus_1 = {.min = -1, .max = INFINITY, .text = "≥ -1"};
 const config_range config_0_or_at_least_2 = {.min = 0, .max = INFINITY, .not_one = true, .text = "≥ 0 but not 1"};
 const config_range config_number_at_least_0 = {.min = 0, .max = DBL_MAX, .text = "≥ 0"};

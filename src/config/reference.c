@@ -38,8 +38,10 @@ static void add_type(const config_key *key, ct_string *out) {
     ct_string wanted = {0};
     config_add_wanted(key, &wanted);
     const char *text = wanted.text;
-    if (!strncmp(text, "an ", 3)) text += 3;
-    else if (!strncmp(text, "a ", 2)) text += 2;
+    if (!strncmp(text, "an ", 3))
+        text += 3;
+    else if (!strncmp(text, "a ", 2))
+        text += 2;
     ct_string_add(out, "%s", text);
     if (key->unit) ct_string_add(out, ", %s", key->unit);
     ct_string_deinit(&wanted);
@@ -97,7 +99,8 @@ static void print_key_text(const config_key *key, int indent, ct_string *out) {
 static void print_text(ct_string *out) {
     for (int i = 0, count = config_key_count(); i < count; i++) {
         const config_key *key = config_key_at(i);
-        if (starts_section(i)) ct_string_add(out, "%s[%s]  %s\n", i ? "\n" : "", key->section, section_help(key->section));
+        if (starts_section(i))
+            ct_string_add(out, "%s[%s]  %s\n", i ? "\n" : "", key->section, section_help(key->section));
         print_key_text(key, 2, out);
     }
 }
@@ -113,15 +116,18 @@ static void add_json_choices(const config_key *key, ct_string *out) {
 
 static void add_json_text(const char *name, const char *text, ct_string *out) {
     ct_string_add(out, ", \"%s\": ", name);
-    if (text) ct_string_add_json(out, text);
-    else ct_string_add(out, "null");
+    if (text)
+        ct_string_add_json(out, text);
+    else
+        ct_string_add(out, "null");
 }
 
 static void print_key_json(const config_key *key, ct_string *out) {
     static const char *const types[] = {"boolean", "integer", "number",           "string",
                                         "choice",  "strings", "lists of strings", "tables"};
     ct_string text = {0};
-    ct_string_add(out, "{\"section\": \"%s\", \"key\": \"%s\", \"type\": \"%s\"", key->section, key->name, types[key->type]);
+    ct_string_add(out, "{\"section\": \"%s\", \"key\": \"%s\", \"type\": \"%s\"", key->section, key->name,
+                  types[key->type]);
     add_json_text("default", config_add_default(key, &text) ? text.text : NULL, out);
     add_json_choices(key, out);
     if (key->range) add_json_text("range", key->range->text, out);
@@ -171,26 +177,31 @@ static void print_row_markdown(const config_key *key, const char *prefix, ct_str
     ct_string_deinit(&meaning);
 }
 
-static const char markdown_head[] =
-    "# Configuration\n\n"
-    "Written by `scripts/config-reference` from the table of keys; `ctitan config` prints the same. Sections and keys are those of\n"
-    "torchtitan v0.2.2, and some of our own, marked *extension*. The command line (`--section.key value`, `--section.key=value`, for\n"
-    "booleans also `--section.flag` and `--section.no_flag`) goes before the TOML file, and that before the defaults; lists are\n"
-    "comma-separated on the command line, and `none` unsets what may be unset.\n";
+static const char markdown_head[] = "# Configuration\n\n"
+                                    "Written by `scripts/config-reference` from the table of keys; `ctitan config` "
+                                    "prints the same. Sections and keys are those of\n"
+                                    "torchtitan v0.2.2, and some of our own, marked *extension*. The command line "
+                                    "(`--section.key value`, `--section.key=value`, for\n"
+                                    "booleans also `--section.flag` and `--section.no_flag`) goes before the TOML "
+                                    "file, and that before the defaults; lists are\n"
+                                    "comma-separated on the command line, and `none` unsets what may be unset.\n";
 
 static void print_markdown(ct_string *out) {
     ct_string_add(out, "%s", markdown_head);
     for (int i = 0, count = config_key_count(); i < count; i++) {
         const config_key *key = config_key_at(i);
         if (starts_section(i))
-            ct_string_add(out, "\n## `[%s]`\n\n%s\n\n| key | default | type | meaning |\n|---|---|---|---|\n", key->section,
-                          section_help(key->section));
+            ct_string_add(out, "\n## `[%s]`\n\n%s\n\n| key | default | type | meaning |\n|---|---|---|---|\n",
+                          key->section, section_help(key->section));
         print_row_markdown(key, "", out);
     }
 }
 
 void ct_config_print_keys(ct_config_format format, ct_string *out) {
-    if (format == CT_CONFIG_TEXT) print_text(out);
-    else if (format == CT_CONFIG_JSON) print_json(out);
-    else print_markdown(out);
+    if (format == CT_CONFIG_TEXT)
+        print_text(out);
+    else if (format == CT_CONFIG_JSON)
+        print_json(out);
+    else
+        print_markdown(out);
 }

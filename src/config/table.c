@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const config_keys *const pieces[] = {&config_keys_job,         &config_keys_model,      &config_keys_optimizer,
-                                            &config_keys_training,    &config_keys_parallelism, &config_keys_checkpoint,
-                                            &config_keys_memory,      &config_keys_quantize,   &config_keys_rest};
+static const config_keys *const pieces[] = {&config_keys_job,      &config_keys_model,       &config_keys_optimizer,
+                                            &config_keys_training, &config_keys_parallelism, &config_keys_checkpoint,
+                                            &config_keys_memory,   &config_keys_quantize,    &config_keys_rest};
 enum { PIECES = sizeof pieces / sizeof *pieces };
 
 static const config_section sections[] = {
@@ -72,7 +72,8 @@ bool config_is_section(const char *name, size_t bytes) {
 // ---- what is near ----
 enum { NAME_MAX_BYTES = 64, NEAREST = 3 };
 
-// Edits (a character added, dropped, changed, or two swapped) that make a into b (Damerau–Levenshtein, adjacent swaps).
+// Edits (a character added, dropped, changed, or two swapped) that make a into b (Damerau–Levenshtein, adjacent
+// swaps).
 static int edit_distance(const char *a, const char *b) {
     int n = (int)strlen(a), m = (int)strlen(b);
     if (n > NAME_MAX_BYTES || m > NAME_MAX_BYTES) return NAME_MAX_BYTES;
@@ -103,9 +104,9 @@ static bool is_abbreviation(const char *part, const char *whole) {
     return true;
 }
 
-// How far a known name is from a given one; NAME_MAX_BYTES where they have nothing to do with each other. Up to a third of the
-// letters may be wrong; part of a longer name ("batch_size"), an abbreviation ("seq_len") and another ending ("profiler") are near
-// too.
+// How far a known name is from a given one; NAME_MAX_BYTES where they have nothing to do with each other. Up to a
+// third of the letters may be wrong; part of a longer name ("batch_size"), an abbreviation ("seq_len") and another
+// ending ("profiler") are near too.
 static int name_distance(const char *given, const char *known) {
     int distance = edit_distance(given, known), letters = (int)strlen(given);
     if (distance <= (letters < 6 ? 2 : letters / 3)) return distance;
@@ -131,8 +132,8 @@ static void keep_nearest(candidate nearest[NEAREST], candidate c) {
     }
 }
 
-// The same name in another section counts as one edit, so that it comes first where nothing is nearer; one that is nearly the same
-// as four or more.
+// The same name in another section counts as one edit, so that it comes first where nothing is nearer; one that is
+// nearly the same as four or more.
 static void find_nearest_keys(const char *section, const char *name, candidate nearest[NEAREST]) {
     for (int i = 0, count = config_key_count(); i < count; i++) {
         const config_key *key = config_key_at(i);
@@ -152,12 +153,16 @@ static void find_nearest_sections(const char *section, candidate nearest[NEAREST
 void config_add_nearest(const char *section, const char *name, ct_string *out) {
     candidate nearest[NEAREST];
     for (int i = 0; i < NEAREST; i++) nearest[i] = (candidate){NAME_MAX_BYTES, NULL, NULL};
-    if (name) find_nearest_keys(section, name, nearest);
-    else find_nearest_sections(section, nearest);
+    if (name)
+        find_nearest_keys(section, name, nearest);
+    else
+        find_nearest_sections(section, nearest);
     for (int i = 0; i < NEAREST && nearest[i].section && nearest[i].distance <= nearest[0].distance + 2; i++) {
         ct_string_add(out, i ? " or " : "; is it ");
-        if (name) ct_string_add(out, "%s.%s", nearest[i].section, nearest[i].name);
-        else ct_string_add(out, "[%s]", nearest[i].section);
+        if (name)
+            ct_string_add(out, "%s.%s", nearest[i].section, nearest[i].name);
+        else
+            ct_string_add(out, "[%s]", nearest[i].section);
     }
     ct_string_add(out, nearest[0].section ? "?" : "; `ctitan config` lists all");
 }

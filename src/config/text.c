@@ -10,11 +10,16 @@ static void add_quoted(const char *text, size_t bytes, ct_string *out) {
     ct_string_add(out, "\"");
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\') ct_string_add(out, "\\%c", c);
-        else if (c == '\n') ct_string_add(out, "\\n");
-        else if (c == '\t') ct_string_add(out, "\\t");
-        else if (c < 0x20 || c == 0x7f) ct_string_add(out, "\\u%04x", c);
-        else ct_string_add_bytes(out, &text[i], 1);
+        if (c == '"' || c == '\\')
+            ct_string_add(out, "\\%c", c);
+        else if (c == '\n')
+            ct_string_add(out, "\\n");
+        else if (c == '\t')
+            ct_string_add(out, "\\t");
+        else if (c < 0x20 || c == 0x7f)
+            ct_string_add(out, "\\u%04x", c);
+        else
+            ct_string_add_bytes(out, &text[i], 1);
     }
     ct_string_add(out, "\"");
 }
@@ -59,7 +64,8 @@ static void add_group(const config_key *key, const char *element, config_text te
         ct_string value = {0};
         const config_key *field = &key->fields[i];
         if (config_add_value(field, element, text == TEXT_PLAIN ? TEXT_TOML : text, &value)) {
-            ct_string_add(out, text == TEXT_JSON ? "%s\"%s\": %s" : "%s%s = %s", first ? "" : ", ", field->name, value.text);
+            ct_string_add(out, text == TEXT_JSON ? "%s\"%s\": %s" : "%s%s = %s", first ? "" : ", ", field->name,
+                          value.text);
             first = false;
         }
         ct_string_deinit(&value);
@@ -83,10 +89,14 @@ static bool is_set(const config_key *key, const void *at) {
     if (key->type == KEY_STRING) return *(const char *const *)at != NULL;
     if (!key->optional) return true;
     switch (key->type) {
-    case KEY_BOOL: return ((const ct_opt_bool *)at)->has;
-    case KEY_INT: return ((const ct_opt_int *)at)->has;
-    case KEY_FLOAT: return ((const ct_opt_float *)at)->has;
-    default: return *(const int *)at != key->unset_choice;
+    case KEY_BOOL:
+        return ((const ct_opt_bool *)at)->has;
+    case KEY_INT:
+        return ((const ct_opt_int *)at)->has;
+    case KEY_FLOAT:
+        return ((const ct_opt_float *)at)->has;
+    default:
+        return *(const int *)at != key->unset_choice;
     }
 }
 
@@ -98,9 +108,12 @@ static const char *choice_name(const config_key *key, int value) {
 }
 
 static void add_text(const char *value, config_text text, ct_string *out) {
-    if (text == TEXT_PLAIN) ct_string_add(out, "%s", value);
-    else if (text == TEXT_JSON) ct_string_add_json(out, value);
-    else add_quoted(value, strlen(value), out);
+    if (text == TEXT_PLAIN)
+        ct_string_add(out, "%s", value);
+    else if (text == TEXT_JSON)
+        ct_string_add_json(out, value);
+    else
+        add_quoted(value, strlen(value), out);
 }
 
 bool config_add_value(const config_key *key, const void *base, config_text text, ct_string *out) {
@@ -114,23 +127,36 @@ bool config_add_value(const config_key *key, const void *base, config_text text,
         ct_string_add(out, (key->optional ? ((const ct_opt_bool *)at)->value : *(const bool *)at) ? "true" : "false");
         break;
     case KEY_INT:
-        ct_string_add(out, "%lld", (long long)(key->optional ? ((const ct_opt_int *)at)->value : *(const int64_t *)at));
+        ct_string_add(out, "%lld",
+                      (long long)(key->optional ? ((const ct_opt_int *)at)->value : *(const int64_t *)at));
         break;
     case KEY_FLOAT:
         add_float(key->optional ? ((const ct_opt_float *)at)->value : *(const double *)at, text == TEXT_JSON, out);
         break;
-    case KEY_STRING: add_text(*(const char *const *)at, text, out); break;
-    case KEY_ENUM: add_text(choice_name(key, *(const int *)at), text, out); break;
-    case KEY_STRINGS: add_strings(at, out); break;
-    case KEY_STRING_LISTS: add_string_lists(at, out); break;
-    case KEY_GROUPS: add_groups(key, base, text, out); break;
+    case KEY_STRING:
+        add_text(*(const char *const *)at, text, out);
+        break;
+    case KEY_ENUM:
+        add_text(choice_name(key, *(const int *)at), text, out);
+        break;
+    case KEY_STRINGS:
+        add_strings(at, out);
+        break;
+    case KEY_STRING_LISTS:
+        add_string_lists(at, out);
+        break;
+    case KEY_GROUPS:
+        add_groups(key, base, text, out);
+        break;
     }
     return true;
 }
 
 bool config_add_default(const config_key *key, ct_string *out) {
-    if (key->type == KEY_GROUPS) ct_string_add(out, "[]");
-    else if (key->default_text) ct_string_add(out, "%s", key->default_text);
+    if (key->type == KEY_GROUPS)
+        ct_string_add(out, "[]");
+    else if (key->default_text)
+        ct_string_add(out, "%s", key->default_text);
     return key->type == KEY_GROUPS || key->default_text;
 }
 
@@ -145,15 +171,26 @@ static void add_found_string(const ct_toml_value *value, ct_string *out) {
 
 void config_add_found(const ct_toml_value *value, ct_string *out) {
     switch (value->kind) {
-    case CT_TOML_STRING: add_found_string(value, out); return;
-    case CT_TOML_INT: ct_string_add(out, "%lld", (long long)value->integer); return;
-    case CT_TOML_FLOAT:
-        if (isnan(value->number)) ct_string_add(out, "nan");
-        else add_float(value->number, false, out);
+    case CT_TOML_STRING:
+        add_found_string(value, out);
         return;
-    case CT_TOML_BOOL: ct_string_add(out, value->boolean ? "true" : "false"); return;
-    case CT_TOML_DATE: ct_string_add(out, "%s", value->text); return;
-    default: ct_string_add(out, "%s", ct_toml_kind_text(value->kind));
+    case CT_TOML_INT:
+        ct_string_add(out, "%lld", (long long)value->integer);
+        return;
+    case CT_TOML_FLOAT:
+        if (isnan(value->number))
+            ct_string_add(out, "nan");
+        else
+            add_float(value->number, false, out);
+        return;
+    case CT_TOML_BOOL:
+        ct_string_add(out, value->boolean ? "true" : "false");
+        return;
+    case CT_TOML_DATE:
+        ct_string_add(out, "%s", value->text);
+        return;
+    default:
+        ct_string_add(out, "%s", ct_toml_kind_text(value->kind));
     }
 }
 
@@ -171,8 +208,11 @@ void config_add_wanted(const config_key *key, ct_string *out) {
         [KEY_STRINGS] = "an array of strings",
         [KEY_STRING_LISTS] = "an array of arrays of strings",
     };
-    if (key->type == KEY_ENUM) add_choices(key, out);
-    else if (key->type == KEY_GROUPS) ct_string_add(out, "tables under [[%s.%s]]", key->section, key->name);
-    else ct_string_add(out, "%s", texts[key->type]);
+    if (key->type == KEY_ENUM)
+        add_choices(key, out);
+    else if (key->type == KEY_GROUPS)
+        ct_string_add(out, "tables under [[%s.%s]]", key->section, key->name);
+    else
+        ct_string_add(out, "%s", texts[key->type]);
     if (key->range) ct_string_add(out, " %s", key->range->text);
 }

@@ -1,6 +1,6 @@
-// A TOML 1.0 document (https://toml.io/en/v1.0.0), line by line: [headers], [[headers]] and key = value. Strings and keys are in
-// toml_text.c, values in toml_value.c and toml_number.c, the rules of the tree in toml_tree.c. Left out: writing TOML, and
-// turning dates into anything but text.
+// A TOML 1.0 document (https://toml.io/en/v1.0.0), line by line: [headers], [[headers]] and key = value. Strings and
+// keys are in toml_text.c, values in toml_value.c and toml_number.c, the rules of the tree in toml_tree.c. Left out:
+// writing TOML, and turning dates into anything but text.
 #include "toml.h"
 #include "toml_parse.h"
 
@@ -92,6 +92,7 @@ ct_status ct_toml_parse_value(ct_arena *arena, const char *name, const char *tex
 }
 
 const char *ct_toml_kind_text(ct_toml_kind kind) {
-    static const char *const texts[] = {"a string", "an integer", "a float", "a boolean", "a date", "an array", "a table"};
+    static const char *const texts[] = {"a string", "an integer", "a float", "a boolean",
+                                        "a date",   "an array",   "a table"};
     return texts[kind];
 }

@@ -52,13 +52,14 @@ struct ct_toml_value {
     int dotted_since; // the section in which a dotted key made or extended this table; 0: none did
 };
 
-// Reads a document. name stands for the file in messages ("name:line:column: …", CT_INVALID). The tree lives in arena and does
-// not refer to text. Refused beyond TOML itself: integers outside 64 bits (as TOML asks), values nested more than 100 deep,
-// keys of more than 100 parts, the year 0. A byte order mark at the start is skipped.
+// Reads a document. name stands for the file in messages ("name:line:column: …", CT_INVALID). The tree lives in arena
+// and does not refer to text. Refused beyond TOML itself: integers outside 64 bits (as TOML asks), values nested more
+// than 100 deep, keys of more than 100 parts, the year 0. A byte order mark at the start is skipped.
 ct_status ct_toml_parse(ct_arena *arena, const char *name, const char *text, size_t bytes, ct_toml_value **out_root);
 
 // Reads a single value: `8e-4`, `"text"`, `["a", "b"]`.
-ct_status ct_toml_parse_value(ct_arena *arena, const char *name, const char *text, size_t bytes, ct_toml_value **out_value);
+ct_status ct_toml_parse_value(ct_arena *arena, const char *name, const char *text, size_t bytes,
+                              ct_toml_value **out_value);
 
 // The value of a table's key, or NULL.
 ct_toml_value *ct_toml_find(const ct_toml_value *table, const char *key);

@@ -11,8 +11,8 @@ static bool is_digit_of(char c, int base) {
     return c >= '0' && c < '0' + (base < 10 ? base : 10);
 }
 
-// Copies digits to out without the underscores between them and returns how many characters of the token they took; 0 where
-// there are none or an underscore isn't between two digits.
+// Copies digits to out without the underscores between them and returns how many characters of the token they took; 0
+// where there are none or an underscore isn't between two digits.
 static size_t take_digits(const char *token, size_t bytes, int base, char *out, size_t *out_length) {
     size_t i = 0, n = *out_length;
     while (i < bytes && (is_digit_of(token[i], base) || token[i] == '_')) {
@@ -113,7 +113,8 @@ static bool take_char(const char **at, const char *end, const char *any_of) {
 static bool take_date(const char **at, const char *end) {
     static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     int century, year, month, day;
-    if (!take_two(at, end, 0, 99, &century) || !take_two(at, end, 0, 99, &year) || !take_char(at, end, "-")) return false;
+    if (!take_two(at, end, 0, 99, &century) || !take_two(at, end, 0, 99, &year) || !take_char(at, end, "-"))
+        return false;
     year += 100 * century;
     if (!year || !take_two(at, end, 1, 12, &month) || !take_char(at, end, "-")) return false;
     bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
@@ -122,7 +123,8 @@ static bool take_date(const char **at, const char *end) {
 
 static bool take_time(const char **at, const char *end) {
     int unused;
-    if (!take_two(at, end, 0, 23, &unused) || !take_char(at, end, ":") || !take_two(at, end, 0, 59, &unused)) return false;
+    if (!take_two(at, end, 0, 23, &unused) || !take_char(at, end, ":") || !take_two(at, end, 0, 59, &unused))
+        return false;
     if (!take_char(at, end, ":") || !take_two(at, end, 0, 59, &unused)) return false;
     if (!take_char(at, end, ".")) return true;
     if (*at == end || !is_digit_of(**at, 10)) return false;
@@ -143,5 +145,6 @@ toml_match toml_match_date(const char *token, size_t bytes) {
     at = token;
     if (!take_date(&at, end)) return TOML_NO_MATCH;
     if (at == end) return TOML_MATCH;
-    return take_char(&at, end, "tT ") && take_time(&at, end) && take_offset(&at, end) && at == end ? TOML_MATCH : TOML_NO_MATCH;
+    return take_char(&at, end, "tT ") && take_time(&at, end) && take_offset(&at, end) && at == end ? TOML_MATCH
+                                                                                                   : TOML_NO_MATCH;
 }

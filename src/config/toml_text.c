@@ -131,7 +131,10 @@ static void add_code_point(ct_string *out, uint32_t c) {
 
 // ---- strings ----
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 // The digits of \uXXXX or \UXXXXXXXX; the cursor stands behind the letter.
@@ -139,10 +142,12 @@ static ct_status read_code_point(toml_parser *p, const char *escape, int digits)
     uint32_t c = 0;
     for (int i = 0; i < digits; i++, p->at++) {
         int digit = p->at < p->end ? hex_digit(*p->at) : -1;
-        if (digit < 0) return toml_fail(p, p->at, "%d hexadecimal digits are wanted here, found %s", digits, toml_shown(p));
+        if (digit < 0)
+            return toml_fail(p, p->at, "%d hexadecimal digits are wanted here, found %s", digits, toml_shown(p));
         c = c << 4 | (uint32_t)digit;
     }
-    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return toml_fail(p, escape, "U+%04X is no character", (unsigned)c);
+    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        return toml_fail(p, escape, "U+%04X is no character", (unsigned)c);
     add_code_point(&p->scratch, c);
     return CT_OK;
 }
@@ -170,12 +175,13 @@ static ct_status read_escape(toml_parser *p, bool multiline) {
     if (known) return ct_string_add_bytes(&p->scratch, &to[known - from], 1), p->at++, CT_OK;
     if (*p->at == 'u') return p->at++, read_code_point(p, escape, 4);
     if (*p->at == 'U') return p->at++, read_code_point(p, escape, 8);
-    ct_status error = toml_fail(p, escape, "a backslash can't be followed by %s; single quotes take backslashes as they are",
-                                toml_shown(p));
+    ct_status error = toml_fail(
+        p, escape, "a backslash can't be followed by %s; single quotes take backslashes as they are", toml_shown(p));
     return error;
 }
 
-// How many of the quote character follow one another at the cursor, at most 5 (""" and two quotes that belong to the text).
+// How many of the quote character follow one another at the cursor, at most 5 (""" and two quotes that belong to the
+// text).
 static int count_quotes(const toml_parser *p, char quote) {
     int n = 0;
     while (n < 5 && p->at + n < p->end && p->at[n] == quote) n++;
@@ -241,7 +247,8 @@ static ct_status read_key_part(toml_parser *p, toml_part *out_part) {
 ct_status toml_read_key(toml_parser *p, toml_key *out_key) {
     out_key->count = 0;
     for (;;) {
-        if (out_key->count == TOML_MAX_PARTS) return toml_fail(p, p->at, "a key has at most %d parts", TOML_MAX_PARTS);
+        if (out_key->count == TOML_MAX_PARTS)
+            return toml_fail(p, p->at, "a key has at most %d parts", TOML_MAX_PARTS);
         CT_TRY(read_key_part(p, &out_key->parts[out_key->count++]));
         toml_skip_blanks(p);
         if (p->at == p->end || *p->at != '.') return CT_OK;

@@ -1,7 +1,8 @@
 // The tree of a TOML document: tables with an index, and the rules of what may be defined, extended and opened again.
 //
-// A table is made by a [header], as a step on the way to another (then a header may define it later), by a dotted key (then only
-// dotted keys of the same section may extend it, and headers may only add tables below), or inline (then it is closed).
+// A table is made by a [header], as a step on the way to another (then a header may define it later), by a dotted key
+// (then only dotted keys of the same section may extend it, and headers may only add tables below), or inline (then
+// it is closed).
 #include "toml_parse.h"
 
 #include <string.h>
@@ -86,7 +87,8 @@ static ct_toml_value *add_table(toml_parser *p, ct_toml_value *parent, const tom
 static ct_status step_dotted(toml_parser *p, const toml_key *key, int part, ct_toml_value **table) {
     ct_toml_entry *entry = toml_table_find(*table, key->parts[part].text, key->parts[part].bytes);
     ct_toml_value *next = entry ? entry->value : add_table(p, *table, &key->parts[part]);
-    if (next->kind != CT_TOML_TABLE) return fail_at_part(p, key, part, "is already a value and can't hold keys", entry->line);
+    if (next->kind != CT_TOML_TABLE)
+        return fail_at_part(p, key, part, "is already a value and can't hold keys", entry->line);
     if (next->frozen) return fail_at_part(p, key, part, "is a table in braces and can't be added to", entry->line);
     if (next->by_header || (next->dotted_since && next->dotted_since != p->section))
         return fail_at_part(p, key, part, "is defined elsewhere and can't be added to with a dotted key", next->line);
@@ -110,7 +112,8 @@ static ct_status step_header(toml_parser *p, const toml_key *key, int part, ct_t
     ct_toml_value *next = entry ? entry->value : add_table(p, *table, &key->parts[part]);
     if (next->frozen) return fail_at_part(p, key, part, "is given as a value and can't be added to", entry->line);
     if (next->kind == CT_TOML_ARRAY) next = next->items[next->item_count - 1];
-    if (next->kind != CT_TOML_TABLE) return fail_at_part(p, key, part, "is already a value and can't be a table", entry->line);
+    if (next->kind != CT_TOML_TABLE)
+        return fail_at_part(p, key, part, "is already a value and can't be a table", entry->line);
     *table = next;
     return CT_OK;
 }

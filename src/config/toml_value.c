@@ -38,7 +38,8 @@ static ct_status read_token(toml_parser *p, ct_toml_value **out_value) {
     value->kind = CT_TOML_INT;
     toml_match integer = toml_match_integer(token, bytes, &value->integer);
     if (integer == TOML_OUT_OF_RANGE)
-        return toml_fail(p, token, "%.*s does not fit into a signed 64-bit integer", bytes > 60 ? 60 : (int)bytes, token);
+        return toml_fail(p, token, "%.*s does not fit into a signed 64-bit integer", bytes > 60 ? 60 : (int)bytes,
+                         token);
     if (integer == TOML_MATCH) return CT_OK;
     value->kind = CT_TOML_FLOAT;
     if (toml_match_float(token, bytes, &value->number) == TOML_MATCH) return CT_OK;
@@ -80,7 +81,8 @@ static ct_status read_inline_table(toml_parser *p, ct_toml_value *table) {
         if (p->at == p->end) return toml_fail(p, opening, "the inline table that begins here has no '}'");
         if (*p->at == '}') return p->at++, CT_OK;
         if (*p->at != ',')
-            return toml_fail(p, p->at, "',' or '}' is wanted here, found %s (an inline table stands on one line)", toml_shown(p));
+            return toml_fail(p, p->at, "',' or '}' is wanted here, found %s (an inline table stands on one line)",
+                             toml_shown(p));
         p->at++;
         toml_skip_blanks(p);
     }
@@ -111,8 +113,8 @@ ct_status toml_read_value(toml_parser *p, ct_toml_value **out_value) {
 ct_status toml_read_pair(toml_parser *p, toml_key *out_key, ct_toml_value **out_value) {
     CT_TRY(toml_read_key(p, out_key));
     if (p->at == p->end || *p->at != '=')
-        return toml_fail(p, p->at, "'=' is wanted behind the key %s, found %s", toml_key_text(p, out_key, out_key->count),
-                         toml_shown(p));
+        return toml_fail(p, p->at, "'=' is wanted behind the key %s, found %s",
+                         toml_key_text(p, out_key, out_key->count), toml_shown(p));
     p->at++;
     toml_skip_blanks(p);
     return toml_read_value(p, out_value);

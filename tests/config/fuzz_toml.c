@@ -1,6 +1,8 @@
-// A text is refused with a message that names its place, or read; a config that was read prints to TOML that reads back to the same.
-// Built as a test it replays tests/config/corpus, whole, cut off and with bits changed; as a fuzzer, from the root:
-//     clang -std=c17 -D_GNU_SOURCE -DCT_FUZZ -g -O1 -fsanitize=fuzzer,address,undefined -Isrc/base/include -Isrc/config/include
+// A text is refused with a message that names its place, or read; a config that was read prints to TOML that reads
+// back to the same. Built as a test it replays tests/config/corpus, whole, cut off and with bits changed; as a
+// fuzzer, from the root:
+//     clang -std=c17 -D_GNU_SOURCE -DCT_FUZZ -g -O1 -fsanitize=fuzzer,address,undefined -Isrc/base/include
+//     -Isrc/config/include
 //         -Isrc/config src/base/{memory,status,file}.c src/config/*.c tests/config/fuzz_toml.c -lxxhash -o fuzz
 //     ./fuzz -max_len=2048 -dict=tests/config/toml.dict new_texts tests/config/corpus
 #include "config/config.h"
@@ -69,8 +71,10 @@ int main(void) {
     for (struct dirent *entry; (entry = readdir(dir));) {
         if (entry->d_name[0] == '.') continue;
         char *path = ct_format("%s/%s", folder, entry->d_name);
-        if (replay(path)) files++;
-        else failures++;
+        if (replay(path))
+            files++;
+        else
+            failures++;
         free(path);
     }
     closedir(dir);

@@ -24,7 +24,8 @@ static ct_config *read_config(ct_arena *arena, const char *const *text_and_argum
     int argc = 0;
     while (argv[argc]) argc++;
     ct_config *config = NULL;
-    ct_status status = ct_config_parse(arena, text ? "t.toml" : NULL, text, text ? strlen(text) : 0, argc, argv, &config);
+    ct_status status =
+        ct_config_parse(arena, text ? "t.toml" : NULL, text, text ? strlen(text) : 0, argc, argv, &config);
     if (status) print_error("%s\n", ct_error_text(status));
     assert_null(status);
     return config;
@@ -64,9 +65,12 @@ static bool choices_agree(const config_key *key, const char *type) {
 static bool default_agrees(const config_key *key, const char *wanted) {
     ct_string found = {0};
     bool set = config_add_default(key, &found), same;
-    if (!strcmp(wanted, "unset")) same = !set || key->type == KEY_STRING_LISTS;
-    else if (!strncmp(wanted, "float ", 6)) same = set && strtod(found.text, NULL) == strtod(wanted + 6, NULL);
-    else same = set && !strcmp(found.text, wanted);
+    if (!strcmp(wanted, "unset"))
+        same = !set || key->type == KEY_STRING_LISTS;
+    else if (!strncmp(wanted, "float ", 6))
+        same = set && strtod(found.text, NULL) == strtod(wanted + 6, NULL);
+    else
+        same = set && !strcmp(found.text, wanted);
     ct_string_deinit(&found);
     return same;
 }
@@ -173,8 +177,9 @@ static void lists_are_arrays_in_toml_and_comma_separated_on_the_command_line(voi
 }
 
 static void what_may_be_unset_is_unset_by_none(void **state) {
-    ct_config *c = READ("[debug]\nseed = 4\n[training]\ndataset_path = 'x'\n[quantize.linear.float8]\nrecipe_name = 'rowwise'",
-                        "--debug.seed", "none", "--training.dataset_path=None", "--quantize.linear.float8.recipe_name=none");
+    ct_config *c =
+        READ("[debug]\nseed = 4\n[training]\ndataset_path = 'x'\n[quantize.linear.float8]\nrecipe_name = 'rowwise'",
+             "--debug.seed", "none", "--training.dataset_path=None", "--quantize.linear.float8.recipe_name=none");
     assert_false(c->debug.seed.has);
     assert_null(c->training.dataset_path);
     assert_int_equal(c->quantize.linear.float8.recipe_name, CT_CFG_RECIPE_UNSET);
@@ -190,8 +195,9 @@ static void model_args_are_unset_unless_given(void **state) {
 }
 
 static void groups_are_arrays_of_tables(void **state) {
-    ct_config *c = READ("[[training.sources]]\npath = 'a'\n[[training.sources]]\npath = 'b'\nformat = 'jsonl'\nweight = 3\n"
-                        "[[optimizer.param_groups]]\npattern = 'norm'\nweight_decay = 0.0\n");
+    ct_config *c =
+        READ("[[training.sources]]\npath = 'a'\n[[training.sources]]\npath = 'b'\nformat = 'jsonl'\nweight = 3\n"
+             "[[optimizer.param_groups]]\npattern = 'norm'\nweight_decay = 0.0\n");
     assert_int_equal(c->training.source_count, 2);
     assert_string_equal(c->training.sources[0].path, "a");
     assert_int_equal(c->training.sources[0].format, CT_CFG_SOURCE_AUTO);
@@ -207,21 +213,24 @@ static void groups_are_arrays_of_tables(void **state) {
 
 static void keys_follow_from_others(void **state) {
     assert_int_equal(READ(NULL)->activation_checkpoint.selective_every, 2);
-    assert_int_equal(READ(NULL, "--activation_checkpoint.selective_ac_option", "op")->activation_checkpoint.selective_every, 0);
+    assert_int_equal(
+        READ(NULL, "--activation_checkpoint.selective_ac_option", "op")->activation_checkpoint.selective_every, 0);
     ct_config *c = READ("[model]\ntokenizer_path = 'old'\n");
     assert_string_equal(c->model.hf_assets_path, "old");
     assert_string_equal(ct_config_origin_text(c, "model.hf_assets_path"), "t.toml:2:18");
     assert_string_equal(c->job.config_file, "t.toml");
-    assert_int_equal(READ(NULL, "--parallelism.pipeline_parallel_schedule", "zbvzerobubble")->parallelism.pipeline_parallel_schedule,
+    assert_int_equal(READ(NULL, "--parallelism.pipeline_parallel_schedule", "zbvzerobubble")
+                         ->parallelism.pipeline_parallel_schedule,
                      CT_CFG_ZBV_ZERO_BUBBLE);
 }
 
 static void arguments_part_into_the_commands_own_and_overrides(void **state) {
     (void)state;
-    char *argv[] = {"--json",      "--training.steps", "3",     "FILE", "--compile.enable", "--ranks", "4",
+    char *argv[] = {"--json",  "--training.steps", "3",     "FILE", "--compile.enable", "--ranks", "4",
                     "--a.b=c", "--debug.poison",   "false", "-x",   "--model.x",        "--y"};
-    char *wanted[] = {"--json", "FILE",  "--ranks",        "4",     "-x",        "--y", "--training.steps", "3", "--compile.enable",
-                      "--a.b=c", "--debug.poison", "false", "--model.x"};
+    char *wanted[] = {
+        "--json",           "FILE",    "--ranks",        "4",     "-x",       "--y", "--training.steps", "3",
+        "--compile.enable", "--a.b=c", "--debug.poison", "false", "--model.x"};
     int argc = sizeof argv / sizeof *argv;
     assert_int_equal(ct_config_args_split(argc, argv), 6);
     for (int i = 0; i < argc; i++) assert_string_equal(argv[i], wanted[i]);
@@ -263,8 +272,9 @@ static void a_file_may_be_named_as_torchtitan_does(void **state) {
     assert_int_equal(c->training.steps, 5);
     assert_int_equal(c->training.seq_len, 32);
     assert_string_equal(c->path, path);
-    assert_string_equal(ct_error_text(ct_config_load(*state, "b.toml", 3, argv, &c)),
-                        ct_arena_format(*state, "command line: two config files: b.toml and --job.config_file %s", path));
+    assert_string_equal(
+        ct_error_text(ct_config_load(*state, "b.toml", 3, argv, &c)),
+        ct_arena_format(*state, "command line: two config files: b.toml and --job.config_file %s", path));
     assert_null(ct_folder_remove(folder));
 }
 
@@ -272,16 +282,31 @@ static void a_file_may_be_named_as_torchtitan_does(void **state) {
 // Text that gives key a value other than its default.
 static void add_other_value(const config_key *key, ct_string *out) {
     switch (key->type) {
-    case KEY_BOOL: ct_string_add(out, key->default_text && key->default_text[0] == 't' ? "false" : "true"); return;
-    case KEY_INT: ct_string_add(out, "1234567"); return;
-    case KEY_FLOAT: ct_string_add(out, "0.3"); return;
-    case KEY_STRING: ct_string_add(out, !strcmp(key->name, "selective_ac_option") ? "\"3\"" : "\"a \\\"q\\\" \\\\ \\n\\t\\u0001 é\""); return;
-    case KEY_STRINGS: ct_string_add(out, "[\"x\", \"y,\\\"z\"]"); return;
-    case KEY_STRING_LISTS: ct_string_add(out, "[[\"x\"], [], [\"y\", \"z\"]]"); return;
-    case KEY_ENUM: break;
+    case KEY_BOOL:
+        ct_string_add(out, key->default_text && key->default_text[0] == 't' ? "false" : "true");
+        return;
+    case KEY_INT:
+        ct_string_add(out, "1234567");
+        return;
+    case KEY_FLOAT:
+        ct_string_add(out, "0.3");
+        return;
+    case KEY_STRING:
+        ct_string_add(out,
+                      !strcmp(key->name, "selective_ac_option") ? "\"3\"" : "\"a \\\"q\\\" \\\\ \\n\\t\\u0001 é\"");
+        return;
+    case KEY_STRINGS:
+        ct_string_add(out, "[\"x\", \"y,\\\"z\"]");
+        return;
+    case KEY_STRING_LISTS:
+        ct_string_add(out, "[[\"x\"], [], [\"y\", \"z\"]]");
+        return;
+    case KEY_ENUM:
+        break;
     case KEY_GROUPS:
-        ct_string_add(out, strcmp(key->name, "sources") ? "[{pattern = \"a|b\", eps = 1e-5}, {pattern = \"\"}]"
-                                                        : "[{path = \"p\", weight = 0.1}, {path = \"q\", format = \"text\"}]");
+        ct_string_add(out, strcmp(key->name, "sources")
+                               ? "[{pattern = \"a|b\", eps = 1e-5}, {pattern = \"\"}]"
+                               : "[{path = \"p\", weight = 0.1}, {path = \"q\", format = \"text\"}]");
         return;
     }
     const config_choice *last = key->choices;
@@ -295,7 +320,8 @@ static char *everything_changed(ct_arena *arena) {
     ct_string text = {0};
     for (int i = 0; i < config_key_count(); i++) {
         const config_key *key = config_key_at(i);
-        if (i == 0 || strcmp(config_key_at(i - 1)->section, key->section) != 0) ct_string_add(&text, "[%s]\n", key->section);
+        if (i == 0 || strcmp(config_key_at(i - 1)->section, key->section) != 0)
+            ct_string_add(&text, "[%s]\n", key->section);
         ct_string_add(&text, "%s = ", key->name);
         add_other_value(key, &text);
         ct_string_add(&text, "\n");
@@ -326,7 +352,8 @@ static const char *values_of(ct_arena *arena, const ct_config *config) {
 }
 
 static void a_resolved_config_reads_back_to_the_same(void **state) {
-    const char *texts[] = {"", everything_changed(*state), "[optimizer]\nlr = 0.1234567890123456789\n[training]\nmax_norm = inf"};
+    const char *texts[] = {"", everything_changed(*state),
+                           "[optimizer]\nlr = 0.1234567890123456789\n[training]\nmax_norm = inf"};
     for (int i = 0; i < 3; i++) {
         ct_config *first = READ(texts[i]), *second = READ(resolved(*state, first));
         assert_string_equal(values_of(*state, first), values_of(*state, second));
@@ -364,10 +391,16 @@ static void every_float_prints_so_that_it_reads_back(void **state) {
 static void the_hash_counts_what_can_change_numbers_only(void **state) {
     uint64_t plain = ct_config_hash(READ(NULL));
     assert_true(plain == ct_config_hash(READ("[training]\nseq_len = 2048\n")));
-    assert_true(plain == ct_config_hash(READ(NULL, "--job.dump_folder=x", "--metrics.log_freq=3", "--training.threads=2",
-                                             "--activation_checkpoint.mode=none", "--validation.enable")));
-    const char *const others[] = {"--training.seq_len=64",  "--optimizer.lr=1e-3", "--debug.seed=0", "--model.args.dim=64",
-                                  "--training.shuffle",     "--training.sources=[{path='a'}]", "--training.dataset_path=x",
+    assert_true(plain ==
+                ct_config_hash(READ(NULL, "--job.dump_folder=x", "--metrics.log_freq=3", "--training.threads=2",
+                                    "--activation_checkpoint.mode=none", "--validation.enable")));
+    const char *const others[] = {"--training.seq_len=64",
+                                  "--optimizer.lr=1e-3",
+                                  "--debug.seed=0",
+                                  "--model.args.dim=64",
+                                  "--training.shuffle",
+                                  "--training.sources=[{path='a'}]",
+                                  "--training.dataset_path=x",
                                   "--training.mixed_precision_param=float32"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_true(plain != ct_config_hash(READ(NULL, others[i])));
@@ -406,7 +439,8 @@ static void the_written_reference_is_up_to_date(void **state) {
     ct_string text = {0};
     ct_config_print_keys(CT_CONFIG_MARKDOWN, &text);
     assert_null(ct_file_read(CT_SOURCE_DIR "/docs/CONFIG.md", 0, &written, &bytes));
-    if (strcmp(written, text.text)) print_error("docs/CONFIG.md is not what the table says: run scripts/config-reference\n");
+    if (strcmp(written, text.text))
+        print_error("docs/CONFIG.md is not what the table says: run scripts/config-reference\n");
     assert_string_equal(written, text.text);
     free(written);
     ct_string_deinit(&text);

@@ -18,7 +18,7 @@ static int run(ct_string *out, const char *arguments) {
     FILE *pipe = popen(line, "r");
     assert_non_null(pipe);
     out->length = 0;
-    ct_string_add(out, "");
+    ct_string_add_bytes(out, "", 0);
     for (size_t n; (n = fread(chunk, 1, sizeof chunk, pipe));) ct_string_add_bytes(out, chunk, n);
     int status = pclose(pipe);
     free(line);
@@ -41,14 +41,16 @@ static void without_a_file_it_prints_the_reference(void **state) {
     assert_non_null(strstr(out->text, "\n  seq_len = 2048   integer ≥ 1, tokens\n      Length of a sequence.\n"));
     assert_non_null(strstr(out->text, "[extension]"));
     assert_int_equal(run(out, "--json"), 0);
-    assert_non_null(strstr(out->text, "{\"section\": \"training\", \"key\": \"seq_len\", \"type\": \"integer\", \"default\": \"2048\", "
-                                      "\"range\": \"≥ 1\", \"unit\": \"tokens\", \"help\": \"Length of a sequence.\", "
-                                      "\"changes_numbers\": true, \"extension\": false}"));
+    assert_non_null(strstr(
+        out->text, "{\"section\": \"training\", \"key\": \"seq_len\", \"type\": \"integer\", \"default\": \"2048\", "
+                   "\"range\": \"≥ 1\", \"unit\": \"tokens\", \"help\": \"Length of a sequence.\", "
+                   "\"changes_numbers\": true, \"extension\": false}"));
 }
 
 static void with_a_file_it_says_where_each_value_came_from(void **state) {
     ct_string *out = *state;
-    char folder[] = "/tmp/ct_config_XXXXXX", *path = write_file(folder, "[training]\nseq_len = 64\n[parallelism]\ntensor_parallel_degree = 2\n");
+    char folder[] = "/tmp/ct_config_XXXXXX",
+         *path = write_file(folder, "[training]\nseq_len = 64\n[parallelism]\ntensor_parallel_degree = 2\n");
     char *arguments = ct_format("--training.steps 5 %s --compile.enable", path);
     assert_int_equal(run(out, arguments), 0);
     char *row = ct_format("  %-44s %-28s %s:2:11\n", "seq_len", "64", path);
@@ -62,7 +64,8 @@ static void with_a_file_it_says_where_each_value_came_from(void **state) {
     assert_int_equal(run(out, arguments), 0);
     row = ct_format("\"training.seq_len\": {\"value\": 64, \"from\": \"file\", \"where\": \"%s:2:11\"}", path);
     assert_non_null(strstr(out->text, row));
-    assert_non_null(strstr(out->text, "\"training.steps\": {\"value\": 10000, \"from\": \"default\", \"where\": \"default\"}"));
+    assert_non_null(
+        strstr(out->text, "\"training.steps\": {\"value\": 10000, \"from\": \"default\", \"where\": \"default\"}"));
     assert_non_null(strstr(out->text, "\"debug.seed\": {\"value\": null, "));
     free(row), free(arguments), free(path);
     assert_null(ct_folder_remove(folder));
@@ -81,7 +84,8 @@ static void mistakes_are_one_line_and_a_status(void **state) {
     assert_int_equal(run(out, "/no/such.toml"), 1);
     assert_string_equal(out->text, "ctitan config: cannot open /no/such.toml: No such file or directory\n");
     assert_int_equal(run(out, "--training.seq_len x"), 1);
-    assert_string_equal(out->text, "ctitan config: command line: training.seq_len = \"x\": an integer ≥ 1 is wanted\n");
+    assert_string_equal(out->text,
+                        "ctitan config: command line: training.seq_len = \"x\": an integer ≥ 1 is wanted\n");
     assert_int_equal(run(out, "--what"), 2);
     assert_string_equal(out->text, "ctitan config: what is '--what'? See `ctitan config --help`\n");
     assert_int_equal(run(out, "--help"), 0);

@@ -1,4 +1,5 @@
-// What a wrong config is told, word by word: types, ranges, unknown keys, the command line, and what `train` would refuse.
+// What a wrong config is told, word by word: types, ranges, unknown keys, the command line, and what `train` would
+// refuse.
 #include "config/config.h"
 
 #include <setjmp.h>
@@ -50,14 +51,17 @@ static void wrong_types_and_ranges_say_what_is_wanted(void **state) {
         {"[training.seq_len]", "t.toml:1:11: training.seq_len = a table: an integer ≥ 1 is wanted"},
         {"[training]\nseq_len = 1979-05-27", "t.toml:2:11: training.seq_len = 1979-05-27: an integer ≥ 1 is wanted"},
         {"[training]\nseq_len = true", "t.toml:2:11: training.seq_len = true: an integer ≥ 1 is wanted"},
-        {"[training]\nglobal_batch_size = 0", "t.toml:2:21: training.global_batch_size = 0: an integer ≥ 1 or -1 is wanted"},
-        {"[checkpoint]\nkeep_latest_k = 1", "t.toml:2:17: checkpoint.keep_latest_k = 1: an integer ≥ 0 but not 1 is wanted"},
+        {"[training]\nglobal_batch_size = 0",
+         "t.toml:2:21: training.global_batch_size = 0: an integer ≥ 1 or -1 is wanted"},
+        {"[checkpoint]\nkeep_latest_k = 1",
+         "t.toml:2:17: checkpoint.keep_latest_k = 1: an integer ≥ 0 but not 1 is wanted"},
         {"[checkpoint]\nload_step = -2", "t.toml:2:13: checkpoint.load_step = -2: an integer ≥ -1 is wanted"},
         {"[optimizer]\nlr = nan", "t.toml:2:6: optimizer.lr = nan: a number ≥ 0 is wanted"},
         {"[optimizer]\nlr = inf", "t.toml:2:6: optimizer.lr = inf: a number ≥ 0 is wanted"},
         {"[optimizer]\nlr = -1e-3", "t.toml:2:6: optimizer.lr = -0.001: a number ≥ 0 is wanted"},
         {"[optimizer]\nbeta1 = 1.0", "t.toml:2:9: optimizer.beta1 = 1.0: a number ≥ 0 and < 1 is wanted"},
-        {"[lr_scheduler]\ndecay_ratio = 1.5", "t.toml:2:15: lr_scheduler.decay_ratio = 1.5: a number from 0 to 1 is wanted"},
+        {"[lr_scheduler]\ndecay_ratio = 1.5",
+         "t.toml:2:15: lr_scheduler.decay_ratio = 1.5: a number from 0 to 1 is wanted"},
         {"[training]\nmax_norm = 0", "t.toml:2:12: training.max_norm = 0: a number > 0 is wanted"},
         {"[compile]\nenable = 1", "t.toml:2:10: compile.enable = 1: true or false is wanted"},
         {"[job]\ndump_folder = 3", "t.toml:2:15: job.dump_folder = 3: a string is wanted"},
@@ -66,18 +70,22 @@ static void wrong_types_and_ranges_say_what_is_wanted(void **state) {
          "t.toml:2:14: lr_scheduler.decay_type = \"cubic\": \"linear\", \"sqrt\" or \"cosine\" is wanted"},
         {"[training]\nmixed_precision_reduce = \"bfloat16\"",
          "t.toml:2:26: training.mixed_precision_reduce = \"bfloat16\": \"float32\" is wanted"},
-        {"[model]\nconverters = \"float8\"", "t.toml:2:14: model.converters = \"float8\": an array of strings is wanted"},
+        {"[model]\nconverters = \"float8\"",
+         "t.toml:2:14: model.converters = \"float8\": an array of strings is wanted"},
         {"[model]\nconverters = [\"a\", 3]", "t.toml:2:20: model.converters[1] = 3: a string is wanted"},
         {"[parallelism]\nmodule_fqns_per_model_part = [\"a\"]",
          "t.toml:2:31: parallelism.module_fqns_per_model_part = \"a\": an array of arrays of strings is wanted"},
         {"[activation_checkpoint]\nselective_ac_option = \"0\"",
-         "t.toml:2:23: activation_checkpoint.selective_ac_option = \"0\": \"op\" or an integer ≥ 1 as a string is wanted"},
+         "t.toml:2:23: activation_checkpoint.selective_ac_option = \"0\": \"op\" or an integer ≥ 1 as a string is "
+         "wanted"},
         {"training = 3", "t.toml:1:1: training is a section: its keys are wanted below [training], found an integer"},
         {"[quantize]\nlinear = 3",
          "t.toml:2:1: quantize.linear is a section: its keys are wanted below [quantize.linear], found an integer"},
-        {"[job]\ndump_folder = \"0123456789012345678901234567890123456789012345678901234567890123456789\"\n[training]\nseq_len = "
+        {"[job]\ndump_folder = "
+         "\"0123456789012345678901234567890123456789012345678901234567890123456789\"\n[training]\nseq_len = "
          "\"01234567890123456789012345678901234567890123456789012345678é0123456789\"",
-         "t.toml:4:11: training.seq_len = \"01234567890123456789012345678901234567890123456789012345678\"...: an integer ≥ 1 is "
+         "t.toml:4:11: training.seq_len = \"01234567890123456789012345678901234567890123456789012345678\"...: an "
+         "integer ≥ 1 is "
          "wanted"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_refused(cases[i][0], cases[i][1]);
@@ -89,9 +97,12 @@ static void wrong_groups_say_what_they_lack(void **state) {
         {"[[training.sources]]\nweight = 1", "t.toml:1:12: [[training.sources]] lacks path"},
         {"[[training.sources]]\npath = 'a'\nwight = 1",
          "t.toml:3:1: [[training.sources]] has no key wight; it has path, format, weight"},
-        {"[[training.sources]]\npath = 'a'\nweight = 0", "t.toml:3:10: training.sources.weight = 0: a number > 0 is wanted"},
-        {"[training.sources]\npath = 'a'", "t.toml:1:11: training.sources = a table: tables under [[training.sources]] is wanted"},
-        {"[training]\nsources = [1]", "t.toml:2:12: training.sources = 1: tables under [[training.sources]] is wanted"},
+        {"[[training.sources]]\npath = 'a'\nweight = 0",
+         "t.toml:3:10: training.sources.weight = 0: a number > 0 is wanted"},
+        {"[training.sources]\npath = 'a'",
+         "t.toml:1:11: training.sources = a table: tables under [[training.sources]] is wanted"},
+        {"[training]\nsources = [1]",
+         "t.toml:2:12: training.sources = 1: tables under [[training.sources]] is wanted"},
         {"[[optimizer.param_groups]]\nlr_scale = 2", "t.toml:1:13: [[optimizer.param_groups]] lacks pattern"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_refused(cases[i][0], cases[i][1]);
@@ -100,12 +111,13 @@ static void wrong_groups_say_what_they_lack(void **state) {
 static void an_unknown_name_is_told_the_nearest(void **state) {
     (void)state;
     static const char *const cases[][2] = {
-        {"[training]\nsequence_len = 1", "t.toml:2:1: there is no key training.sequence_len; is it training.seq_len?"},
+        {"[training]\nsequence_len = 1",
+         "t.toml:2:1: there is no key training.sequence_len; is it training.seq_len?"},
         {"[training]\nseq_lne = 1", "t.toml:2:1: there is no key training.seq_lne; is it training.seq_len?"},
         {"[training]\nseed = 1", "t.toml:2:1: there is no key training.seed; is it debug.seed?"},
         {"[training]\nlr = 1", "t.toml:2:1: there is no key training.lr; is it optimizer.lr?"},
-        {"[training]\nbatch_size = 1",
-         "t.toml:2:1: there is no key training.batch_size; is it training.local_batch_size or training.global_batch_size?"},
+        {"[training]\nbatch_size = 1", "t.toml:2:1: there is no key training.batch_size; is it "
+                                       "training.local_batch_size or training.global_batch_size?"},
         {"[training]\ntensor_parallel_degree = 2",
          "t.toml:2:1: there is no key training.tensor_parallel_degree; is it parallelism.tensor_parallel_degree?"},
         {"[training]\nxyzzy = 1", "t.toml:2:1: there is no key training.xyzzy; `ctitan config` lists all"},
@@ -136,7 +148,8 @@ static void the_command_line_is_told_as_much(void **state) {
         {"--optimizer.lr fast", "command line: optimizer.lr = \"fast\": a number ≥ 0 is wanted"},
         {"--optimizer.lr nan", "command line: optimizer.lr = nan: a number ≥ 0 is wanted"},
         {"--training.seq_len", "command line: --training.seq_len has no value: an integer ≥ 1 is wanted"},
-        {"--training.seq_len --compile.enable", "command line: --training.seq_len has no value: an integer ≥ 1 is wanted"},
+        {"--training.seq_len --compile.enable",
+         "command line: --training.seq_len has no value: an integer ≥ 1 is wanted"},
         {"--compile.enable=yes", "command line: compile.enable = \"yes\": true or false is wanted"},
         {"--compile.no_enable=true", "command line: --compile.no_enable takes no value"},
         {"--compile.enable yes", "command line: found 'yes' where --section.key is wanted"},
@@ -148,7 +161,8 @@ static void the_command_line_is_told_as_much(void **state) {
         {"--x", "command line: found '--x' where --section.key is wanted"},
         {"x", "command line: found 'x' where --section.key is wanted"},
         {"--model.converters=[\"a\"", "command line:1:1: the array that begins here has no ']'"},
-        {"--training.sources=a.txt", "command line: training.sources = \"a.txt\": tables under [[training.sources]] is wanted"},
+        {"--training.sources=a.txt",
+         "command line: training.sources = \"a.txt\": tables under [[training.sources]] is wanted"},
         {"--job.dump_folder=\xff", "command line: job.dump_folder is no UTF-8 text"},
         {"--lr_scheduler.decay_type=cubic",
          "command line: lr_scheduler.decay_type = \"cubic\": \"linear\", \"sqrt\" or \"cosine\" is wanted"},
@@ -170,7 +184,8 @@ static void a_file_that_is_not_there_is_named(void **state) {
 // ---- what train says ----
 static void keep_line(void *lines, const char *line) { ct_string_add(lines, "%s\n", line); }
 
-static void assert_train_says(const char *text, const char *wanted_notes, ct_code wanted_code, const char *wanted_error) {
+static void assert_train_says(const char *text, const char *wanted_notes, ct_code wanted_code,
+                              const char *wanted_error) {
     ct_arena arena = {0};
     ct_string notes = {0};
     ct_config *config;
@@ -187,14 +202,17 @@ static void train_names_what_has_no_use_here(void **state) {
     (void)state;
     assert_train_says("", "", 0, "");
     assert_train_says("[compile]\nenable = false\nbackend = \"eager\"\n[training]\ngc_freq = 50", "", 0, "");
-    assert_train_says("[training]\nenable_cpu_offload = true\n[compile]\nenable = true\n",
-                      "t.toml:2:22: training.enable_cpu_offload = true has no effect here: everything is in the CPU's memory already\n"
-                      "t.toml:4:10: compile.enable = true has no effect here: a step is always planned ahead as a whole\n",
-                      0, "");
-    assert_train_says("[training.dataloader]\nprefetch_factor = 2\n",
-                      "t.toml:2:19: training.dataloader.prefetch_factor = 2 has no effect here: text is always encoded ahead, by a "
-                      "thread of its own\n",
-                      0, "");
+    assert_train_says(
+        "[training]\nenable_cpu_offload = true\n[compile]\nenable = true\n",
+        "t.toml:2:22: training.enable_cpu_offload = true has no effect here: everything is in the CPU's memory "
+        "already\n"
+        "t.toml:4:10: compile.enable = true has no effect here: a step is always planned ahead as a whole\n",
+        0, "");
+    assert_train_says(
+        "[training.dataloader]\nprefetch_factor = 2\n",
+        "t.toml:2:19: training.dataloader.prefetch_factor = 2 has no effect here: text is always encoded ahead, by a "
+        "thread of its own\n",
+        0, "");
 }
 
 static void train_refuses_what_is_not_built(void **state) {
@@ -205,25 +223,32 @@ static void train_refuses_what_is_not_built(void **state) {
         {"[parallelism]\ndata_parallel_shard_degree = 4\npipeline_parallel_degree = 2",
          "t.toml:2:30: parallelism.data_parallel_shard_degree = 4 is not built yet (built: -1 1)\n"
          "t.toml:3:28: parallelism.pipeline_parallel_degree = 2 is not built yet (built: 1)"},
-        {"[model]\nconverters = [\"float8\"]", "t.toml:2:14: model.converters = [\"float8\"] is not built yet (built: [])"},
-        {"[optimizer]\nname = \"DistMuon\"", "t.toml:2:8: optimizer.name = \"DistMuon\" is not built yet (built: AdamW Adam)"},
+        {"[model]\nconverters = [\"float8\"]",
+         "t.toml:2:14: model.converters = [\"float8\"] is not built yet (built: [])"},
+        {"[optimizer]\nname = \"DistMuon\"",
+         "t.toml:2:8: optimizer.name = \"DistMuon\" is not built yet (built: AdamW Adam)"},
         {"[optimizer]\nearly_step_in_backward = true",
          "t.toml:2:26: optimizer.early_step_in_backward = true is not built yet (built: false)"},
-        {"[fault_tolerance]\nenable = true", "t.toml:2:10: fault_tolerance.enable = true is not built yet (built: false)"},
+        {"[fault_tolerance]\nenable = true",
+         "t.toml:2:10: fault_tolerance.enable = true is not built yet (built: false)"},
         {"[activation_checkpoint]\nmode = \"memory_budget\"",
          "t.toml:2:8: activation_checkpoint.mode = \"memory_budget\" is not built yet (built: selective full none)"},
-        {"[training]\ndtype = \"bfloat16\"", "t.toml:2:9: training.dtype = \"bfloat16\" is not built yet (built: float32)"},
-        {"[experimental]\ncustom_import = \"a.b\"", "t.toml:2:17: experimental.custom_import = \"a.b\" is not built yet"},
+        {"[training]\ndtype = \"bfloat16\"",
+         "t.toml:2:9: training.dtype = \"bfloat16\" is not built yet (built: float32)"},
+        {"[experimental]\ncustom_import = \"a.b\"",
+         "t.toml:2:17: experimental.custom_import = \"a.b\" is not built yet"},
         {"[training]\ndataset = \"c4\"",
          "t.toml:2:11: training.dataset = \"c4\" is not built yet (built: c4_test c4_validation text jsonl corpus)"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_train_says(cases[i][0], "", CT_UNSUPPORTED, cases[i][1]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_train_says(cases[i][0], "", CT_UNSUPPORTED, cases[i][1]);
     // What is built, and what isn't read.
     assert_train_says("[training]\ndataset = \"c4\"\nsources = [{path = \"x\"}]", "", 0, "");
     assert_train_says("[validation]\ndataset = \"c4\"", "", 0, "");
     assert_train_says("[training]\nmixed_precision_param = \"float32\"\n[optimizer]\nname = \"Adam\"", "", 0, "");
     assert_train_says("[activation_checkpoint]\nselective_ac_option = \"op\"", "", 0, "");
-    assert_train_says("[parallelism]\npipeline_parallel_schedule = \"DualPipeV\"\nenable_async_tensor_parallel = true", "", 0, "");
+    assert_train_says(
+        "[parallelism]\npipeline_parallel_schedule = \"DualPipeV\"\nenable_async_tensor_parallel = true", "", 0, "");
     assert_train_says("[quantize.linear.float8]\nfilter_fqns = [\"output\"]\nemulate = true", "", 0, "");
 }
 
@@ -231,19 +256,25 @@ static void train_refuses_what_contradicts_itself(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"[training]\ndataset_path = 'a'\nsources = [{path = 'b'}]",
-         "t.toml:2:16: training.dataset_path is not read beside [[training.sources]] (t.toml:3:11): give one of them"},
+         "t.toml:2:16: training.dataset_path is not read beside [[training.sources]] (t.toml:3:11): give one of "
+         "them"},
         {"[training]\ndataset = 'text'", "t.toml:2:11: training.dataset wants a training.dataset_path"},
-        {"[validation]\nenable = true\ndataset = 'corpus'", "t.toml:3:11: validation.dataset wants a validation.dataset_path"},
+        {"[validation]\nenable = true\ndataset = 'corpus'",
+         "t.toml:3:11: validation.dataset wants a validation.dataset_path"},
         {"[training]\nlocal_batch_size = 4\nglobal_batch_size = 6",
-         "t.toml:3:21: training.global_batch_size = 6 is no multiple of local_batch_size 4 times 1 data-parallel ranks"},
+         "t.toml:3:21: training.global_batch_size = 6 is no multiple of local_batch_size 4 times 1 data-parallel "
+         "ranks"},
         {"[checkpoint]\ninitial_load_in_hf = true",
          "t.toml:2:22: checkpoint.initial_load_in_hf wants a checkpoint.initial_load_path"},
         {"[checkpoint]\ninitial_load_in_hf = true\ninitial_load_path = 'x'\ninitial_load_model_only = false",
-         "t.toml:2:22: checkpoint.initial_load_in_hf wants initial_load_model_only: a Hugging Face folder holds nothing else"},
+         "t.toml:2:22: checkpoint.initial_load_in_hf wants initial_load_model_only: a Hugging Face folder holds "
+         "nothing else"},
         {"[checkpoint]\nlast_save_in_hf = true\nlast_save_model_only = false",
-         "t.toml:2:19: checkpoint.last_save_in_hf wants last_save_model_only: a Hugging Face folder holds nothing else"},
+         "t.toml:2:19: checkpoint.last_save_in_hf wants last_save_model_only: a Hugging Face folder holds nothing "
+         "else"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_train_says(cases[i][0], "", CT_INVALID, cases[i][1]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_train_says(cases[i][0], "", CT_INVALID, cases[i][1]);
 }
 
 int main(void) {

@@ -18,11 +18,13 @@ static bool agrees(const toml_case *item) {
     ct_toml_value *root;
     ct_status error = ct_toml_parse(&arena, "case", item->document, item->document_bytes, &root);
     if (!error) toml_dump(root, &found);
-    bool same = item->dump ? !error && found.length == item->dump_bytes && !memcmp(found.text, item->dump, found.length)
-                           : error && ct_error_code(error) == CT_INVALID && !strncmp(ct_error_text(error), "case:", 5);
+    bool same = item->dump
+                    ? !error && found.length == item->dump_bytes && !memcmp(found.text, item->dump, found.length)
+                    : error && ct_error_code(error) == CT_INVALID && !strncmp(ct_error_text(error), "case:", 5);
     if (!same)
-        printf("---\n%.*s\n--- wanted %.*s\n--- found  %s\n", (int)item->document_bytes, item->document, (int)item->dump_bytes,
-               item->dump ? item->dump : "a refusal", error ? ct_error_text(error) : found.text);
+        printf("---\n%.*s\n--- wanted %.*s\n--- found  %s\n", (int)item->document_bytes, item->document,
+               (int)item->dump_bytes, item->dump ? item->dump : "a refusal",
+               error ? ct_error_text(error) : found.text);
     ct_string_deinit(&found);
     ct_arena_deinit(&arena);
     return same;
@@ -48,7 +50,8 @@ static void it_reads_and_refuses_what_tomllib_does(void **state) {
 
 static void every_value_knows_its_line_and_column(void **state) {
     (void)state;
-    static const char text[] = "# é\r\na = 1\n[s.t]\n  'é' = \"ü\"\n  x.y = [ 1,\n\t\"\"\"\nlong\"\"\", {z = 2.5}]\n[[u]]\n";
+    static const char text[] =
+        "# é\r\na = 1\n[s.t]\n  'é' = \"ü\"\n  x.y = [ 1,\n\t\"\"\"\nlong\"\"\", {z = 2.5}]\n[[u]]\n";
     ct_arena arena = {0};
     ct_toml_value *root;
     assert_null(ct_toml_parse(&arena, "x", text, sizeof text - 1, &root));
@@ -96,7 +99,8 @@ static void each_refusal_says_what_was_found_and_wanted_and_where(void **state) 
         {"a = \"x", "x.toml:1:5: the string that begins here has no end"},
         {"a = \"x\n\"", "x.toml:1:5: the string that begins here has no end on its line"},
         {"\n a = \"\"\"x\n", "x.toml:2:6: the string that begins here has no end"},
-        {"a = \"é\\x\"", "x.toml:1:7: a backslash can't be followed by 'x'; single quotes take backslashes as they are"},
+        {"a = \"é\\x\"",
+         "x.toml:1:7: a backslash can't be followed by 'x'; single quotes take backslashes as they are"},
         {"a = \"\\u12g4\"", "x.toml:1:10: 4 hexadecimal digits are wanted here, found 'g'"},
         {"a = \"\\ud800\"", "x.toml:1:6: U+D800 is no character"},
         {"a = '\x01'", "x.toml:1:6: a string can't hold the control character 0x01 as it is"},
@@ -105,7 +109,8 @@ static void each_refusal_says_what_was_found_and_wanted_and_where(void **state) 
         {"a = [1 2]", "x.toml:1:8: ',' or ']' is wanted here, found '2'"},
         {"a = [1,\n", "x.toml:1:5: the array that begins here has no ']'"},
         {"a = {b = 1", "x.toml:1:5: the inline table that begins here has no '}'"},
-        {"a = {b = 1\n}", "x.toml:1:11: ',' or '}' is wanted here, found the end of the line (an inline table stands on one line)"},
+        {"a = {b = 1\n}",
+         "x.toml:1:11: ',' or '}' is wanted here, found the end of the line (an inline table stands on one line)"},
         {"[a", "x.toml:1:3: ']' is wanted behind the table's name, found the end of the file"},
         {"[[a]", "x.toml:1:4: ']]' is wanted behind the table's name, found ']'"},
         {"\"\"\"a\"\"\" = 1", "x.toml:1:1: a key can't be a string of several lines"},
@@ -116,7 +121,8 @@ static void each_refusal_says_what_was_found_and_wanted_and_where(void **state) 
         {"a = {}\na.b = 1", "x.toml:2:1: a is a table in braces and can't be added to (line 1)"},
         {"a = 1\na.b = 1", "x.toml:2:1: a is already a value and can't hold keys (line 1)"},
         {"a = {}\n[a.b]", "x.toml:2:2: a is given as a value and can't be added to (line 1)"},
-        {"[a.b]\n[a]\nb.c = 1", "x.toml:3:1: b is defined elsewhere and can't be added to with a dotted key (line 1)"},
+        {"[a.b]\n[a]\nb.c = 1",
+         "x.toml:3:1: b is defined elsewhere and can't be added to with a dotted key (line 1)"},
         {"a = []\n[[a]]", "x.toml:2:3: a is no array of tables; first defined (line 1)"},
         {"'\n' = 1", "x.toml:1:1: the string that begins here has no end on its line"},
         {"'q r'.\"\\n\" = 1\n'q r'.\"\\n\" = 1", "x.toml:2:7: \"q r\".\"?\" is given a second time; first (line 1)"},
@@ -134,7 +140,8 @@ static char *repeat(const char *before, const char *part, int times, const char 
 
 static void nesting_and_dotting_have_a_limit(void **state) {
     (void)state;
-    char *deep = repeat("a = ", "[", 100000, ""), *dotted = repeat("a", ".a", 100000, " = 1"), *tables = repeat("a = ", "{a=", 200, "");
+    char *deep = repeat("a = ", "[", 100000, ""), *dotted = repeat("a", ".a", 100000, " = 1"),
+         *tables = repeat("a = ", "{a=", 200, "");
     assert_refused(deep, "x.toml:1:105: values are nested more than 100 deep");
     assert_refused(dotted, "x.toml:1:201: a key has at most 100 parts");
     assert_refused(tables, "x.toml:1:305: values are nested more than 100 deep");
@@ -162,7 +169,10 @@ static void a_byte_order_mark_is_skipped(void **state) {
     (void)state;
     ct_arena arena = {0};
     ct_toml_value *root;
-    assert_null(ct_toml_parse(&arena, "x", "\xef\xbb\xbf" "a = 1", 8, &root));
+    assert_null(ct_toml_parse(&arena, "x",
+                              "\xef\xbb\xbf"
+                              "a = 1",
+                              8, &root));
     assert_int_equal(ct_toml_find(root, "a")->column, 5);
     ct_arena_deinit(&arena);
 }

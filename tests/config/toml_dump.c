@@ -10,9 +10,12 @@ static void dump_string(const char *text, size_t bytes, ct_string *out) {
     ct_string_add(out, "\"");
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\') ct_string_add(out, "\\%c", c);
-        else if (c < 0x20) ct_string_add(out, "\\u%04x", c);
-        else ct_string_add_bytes(out, &text[i], 1);
+        if (c == '"' || c == '\\')
+            ct_string_add(out, "\\%c", c);
+        else if (c < 0x20)
+            ct_string_add(out, "\\u%04x", c);
+        else
+            ct_string_add_bytes(out, &text[i], 1);
     }
     ct_string_add(out, "\"");
 }
@@ -43,19 +46,34 @@ static void dump_table(const ct_toml_value *table, ct_string *out) {
 static void dump_float(double number, ct_string *out) {
     uint64_t bits;
     memcpy(&bits, &number, 8);
-    if (isnan(number)) ct_string_add(out, "{\"f\":\"nan\"}");
-    else ct_string_add(out, "{\"f\":\"%016llx\"}", (unsigned long long)bits);
+    if (isnan(number))
+        ct_string_add(out, "{\"f\":\"nan\"}");
+    else
+        ct_string_add(out, "{\"f\":\"%016llx\"}", (unsigned long long)bits);
 }
 
 void toml_dump(const ct_toml_value *value, ct_string *out) {
     switch (value->kind) {
-    case CT_TOML_STRING: dump_string(value->text, value->bytes, out); return;
-    case CT_TOML_INT: ct_string_add(out, "{\"i\":\"%lld\"}", (long long)value->integer); return;
-    case CT_TOML_FLOAT: dump_float(value->number, out); return;
-    case CT_TOML_BOOL: ct_string_add(out, value->boolean ? "true" : "false"); return;
-    case CT_TOML_DATE: ct_string_add(out, "{\"d\":\"%s\"}", value->text); return;
-    case CT_TOML_TABLE: dump_table(value, out); return;
-    case CT_TOML_ARRAY: break;
+    case CT_TOML_STRING:
+        dump_string(value->text, value->bytes, out);
+        return;
+    case CT_TOML_INT:
+        ct_string_add(out, "{\"i\":\"%lld\"}", (long long)value->integer);
+        return;
+    case CT_TOML_FLOAT:
+        dump_float(value->number, out);
+        return;
+    case CT_TOML_BOOL:
+        ct_string_add(out, value->boolean ? "true" : "false");
+        return;
+    case CT_TOML_DATE:
+        ct_string_add(out, "{\"d\":\"%s\"}", value->text);
+        return;
+    case CT_TOML_TABLE:
+        dump_table(value, out);
+        return;
+    case CT_TOML_ARRAY:
+        break;
     }
     ct_string_add(out, "[");
     for (int64_t i = 0; i < value->item_count; i++) {
@@ -72,7 +90,8 @@ long toml_case_parse(const char *text, size_t bytes, toml_case *out_case) {
     if (!newline) return -1;
     memcpy(line, text, (size_t)(newline - text));
     long document_bytes, dump_bytes;
-    if (sscanf(line, "case %ld %ld", &document_bytes, &dump_bytes) != 2 || document_bytes < 0 || dump_bytes < -1) return -1;
+    if (sscanf(line, "case %ld %ld", &document_bytes, &dump_bytes) != 2 || document_bytes < 0 || dump_bytes < -1)
+        return -1;
     size_t head = (size_t)(newline - text) + 1, dump = dump_bytes < 0 ? 0 : (size_t)dump_bytes;
     size_t all = head + (size_t)document_bytes + 1 + dump + 1;
     if (all > bytes) return -1;

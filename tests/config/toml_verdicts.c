@@ -1,4 +1,5 @@
-// For compare_toml.py: reads cases (toml_dump.h) on standard input and writes one line each: its dump, or "error " and the message.
+// For compare_toml.py: reads cases (toml_dump.h) on standard input and writes one line each: its dump, or "error "
+// and the message.
 #include "toml_dump.h"
 
 #include <stdio.h>
@@ -17,8 +18,10 @@ static void print_verdict(const toml_case *item) {
     ct_string out = {0};
     ct_toml_value *root;
     ct_status error = ct_toml_parse(&arena, "x", item->document, item->document_bytes, &root);
-    if (error) ct_string_add(&out, "error %s", ct_error_text(error));
-    else toml_dump(root, &out);
+    if (error)
+        ct_string_add(&out, "error %s", ct_error_text(error));
+    else
+        toml_dump(root, &out);
     fwrite(out.text, 1, out.length, stdout);
     putchar('\n');
     ct_string_deinit(&out);

@@ -1,10 +1,10 @@
-// The configuration of a run: sections and keys as torchtitan v0.2.2 names them, and our extensions (marked "ext" below).
-// A value comes from the command line, else from the TOML file, else from the table of keys, and knows which.
+// The configuration of a run: sections and keys as torchtitan v0.2.2 names them, and our extensions (marked "ext"
+// below). A value comes from the command line, else from the TOML file, else from the table of keys, and knows which.
 //
 //   const ct_config *cfg; CT_TRY(ct_config_load(&arena, "train.toml", argc, argv, &cfg)); … cfg->training.seq_len …
 //
-// What is read here is checked for type and range only. Whether a model has a flavour, a head count divides or a path exists is
-// for the code that uses the value to say; ct_config_origin_text gives it the place to name in its message.
+// What is read here is checked for type and range only. Whether a model has a flavour, a head count divides or a path
+// exists is for the code that uses the value to say; ct_config_origin_text gives it the place to name in its message.
 #pragma once
 #include "base/memory.h"
 #include "base/status.h"
@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// ---- kinds of values --------------------------------------------------------------------------------------------------
-// "Unset unless given": has is false where neither the file nor the command line says anything (value is then 0).
+// ---- kinds of values
+// -------------------------------------------------------------------------------------------------- "Unset unless
+// given": has is false where neither the file nor the command line says anything (value is then 0).
 typedef struct {
     bool has;
     bool value;
@@ -48,7 +49,12 @@ typedef enum {
     CT_CFG_JSONL,  // ext: JSON lines at dataset_path, key "text"
     CT_CFG_CORPUS, // ext: a corpus that `ctitan data build` made
 } ct_cfg_dataset;
-typedef enum { CT_CFG_SOURCE_AUTO, CT_CFG_SOURCE_TEXT, CT_CFG_SOURCE_JSONL, CT_CFG_SOURCE_CORPUS } ct_cfg_source_format;
+typedef enum {
+    CT_CFG_SOURCE_AUTO,
+    CT_CFG_SOURCE_TEXT,
+    CT_CFG_SOURCE_JSONL,
+    CT_CFG_SOURCE_CORPUS
+} ct_cfg_source_format;
 typedef enum { CT_CFG_RESHARD_DEFAULT, CT_CFG_RESHARD_ALWAYS, CT_CFG_RESHARD_NEVER } ct_cfg_reshard;
 typedef enum {
     CT_CFG_GPIPE,
@@ -72,7 +78,8 @@ typedef enum { CT_CFG_TRITON, CT_CFG_CUDA, CT_CFG_TORCH } ct_cfg_mx_cast;
 typedef enum { CT_CFG_COMM_DEFAULT, CT_CFG_COMM_FAKE, CT_CFG_COMM_LOCAL_TENSOR } ct_cfg_comm_mode;
 typedef enum { CT_CFG_MASK_CAUSAL, CT_CFG_MASK_BLOCK_CAUSAL, CT_CFG_MASK_UNSET } ct_cfg_mask;
 
-// ---- sections ---------------------------------------------------------------------------------------------------------
+// ---- sections
+// ---------------------------------------------------------------------------------------------------------
 typedef struct {
     const char *config_file; // unset: NULL. The file that was read, however it was named
     const char *dump_folder;
@@ -108,8 +115,8 @@ typedef struct {
     ct_opt_float rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
     ct_opt_int rope_original_max_seq_len;
     ct_opt_int max_seq_len;
-    ct_cfg_mask attn_mask_type;     // CT_CFG_MASK_UNSET unless given
-    ct_opt_bool depth_init;         // wo, w2, w3 scaled by their layer's number (true) or by the number of layers
+    ct_cfg_mask attn_mask_type;      // CT_CFG_MASK_UNSET unless given
+    ct_opt_bool depth_init;          // wo, w2, w3 scaled by their layer's number (true) or by the number of layers
     ct_opt_bool enable_weight_tying; // the head is the embedding
 } ct_config_model_args;
 
@@ -122,8 +129,8 @@ typedef struct {
     ct_config_model_args args;
 } ct_config_model;
 
-// ext: `[[optimizer.param_groups]]`: the first group whose pattern is found in a parameter's FQN decides for it; what a group
-// leaves unset is the section's value.
+// ext: `[[optimizer.param_groups]]`: the first group whose pattern is found in a parameter's FQN decides for it; what
+// a group leaves unset is the section's value.
 typedef struct {
     const char *pattern; // regular expression (PCRE2), searched for anywhere in the FQN; never NULL
     double lr_scale;     // 1 unless given
@@ -162,8 +169,8 @@ typedef struct {
 
 typedef struct {
     ct_cfg_dataset dataset;
-    const char *dataset_path; // unset: NULL
-    int64_t local_batch_size; // sequences a rank and micro-batch
+    const char *dataset_path;  // unset: NULL
+    int64_t local_batch_size;  // sequences a rank and micro-batch
     int64_t global_batch_size; // sequences a step; -1: local_batch_size × data-parallel degree
     int64_t seq_len;           // tokens
     double max_norm;
@@ -173,8 +180,8 @@ typedef struct {
     int64_t gc_freq;
     bool gc_debug;
     ct_config_dataloader dataloader;
-    bool shuffle;    // ext: sequences in an order drawn from debug.seed
-    int64_t threads; // ext: threads a rank; 0: the node's cores over its ranks
+    bool shuffle;              // ext: sequences in an order drawn from debug.seed
+    int64_t threads;           // ext: threads a rank; 0: the node's cores over its ranks
     ct_config_source *sources; // ext; NULL where there are none
     int source_count;
 } ct_config_training;
@@ -203,8 +210,8 @@ typedef struct {
 
 typedef struct {
     bool enable, enable_ft_dataloader_checkpoints;
-    const char *folder; // below job.dump_folder
-    int64_t interval;   // steps
+    const char *folder;            // below job.dump_folder
+    int64_t interval;              // steps
     const char *initial_load_path; // unset: NULL
     bool initial_load_model_only, initial_load_in_hf, initial_load_in_hf_quantized;
     bool last_save_model_only, last_save_in_hf;
@@ -264,9 +271,9 @@ typedef struct {
     int64_t trace_buf_size;
     const char *save_traces_folder, *save_traces_file_prefix;
     ct_cfg_comm_mode mode;
-    int64_t ranks_per_node;             // ext; 0: as the launcher says
-    bool shared_memory;                 // ext: false sends everything through MPI
-    double heartbeat_timeout_seconds;   // ext
+    int64_t ranks_per_node;           // ext; 0: as the launcher says
+    bool shared_memory;               // ext: false sends everything through MPI
+    double heartbeat_timeout_seconds; // ext
 } ct_config_comm;
 
 typedef struct {
@@ -328,28 +335,33 @@ typedef struct {
     ct_config_origin *origins; // where each key's value came from, one a key in the table's order
 } ct_config;
 
-// ---- reading ----------------------------------------------------------------------------------------------------------
-// Reads path (NULL: no file, unless an argument is --job.config_file) and the overrides in argv[0..argc): `--section.key value`,
-// `--section.key=value`, for booleans also `--section.flag` and `--section.no_flag`; lists are comma-separated; `none` unsets what
-// may be unset. A hyphen in a key counts as an underscore. The config and its strings live in arena.
-// Errors (CT_INVALID, CT_NOT_FOUND, CT_IO) say where, what was found and what is wanted: "train.toml:14:9: …".
+// ---- reading
+// ---------------------------------------------------------------------------------------------------------- Reads
+// path (NULL: no file, unless an argument is --job.config_file) and the overrides in argv[0..argc): `--section.key
+// value`,
+// `--section.key=value`, for booleans also `--section.flag` and `--section.no_flag`; lists are comma-separated;
+// `none` unsets what may be unset. A hyphen in a key counts as an underscore. The config and its strings live in
+// arena. Errors (CT_INVALID, CT_NOT_FOUND, CT_IO) say where, what was found and what is wanted: "train.toml:14:9: …".
 ct_status ct_config_load(ct_arena *arena, const char *path, int argc, char **argv, ct_config **out_config);
 
 // The same from text that is already in memory; name stands for the file in messages.
 ct_status ct_config_parse(ct_arena *arena, const char *name, const char *text, size_t bytes, int argc, char **argv,
                           ct_config **out_config);
 
-// Moves the overrides among a command's arguments (`--section.key …` with its value) behind all others, keeping the order of
-// both, and returns how many others there are: a command reads argv[0..n) itself and hands argv[n..argc) to ct_config_load.
+// Moves the overrides among a command's arguments (`--section.key …` with its value) behind all others, keeping the
+// order of both, and returns how many others there are: a command reads argv[0..n) itself and hands argv[n..argc) to
+// ct_config_load.
 int ct_config_args_split(int argc, char **argv);
 
-// May `train` run this? Calls note(context, line) once for each key that is set to other than its default and has no use here.
-// Returns CT_UNSUPPORTED, naming every one, where values would change the numbers (or ask for a feature) and are not built yet,
-// and CT_INVALID where keys contradict each other. note may be NULL.
-ct_status ct_config_check_train(const ct_config *config, void (*note)(void *context, const char *line), void *context);
+// May `train` run this? Calls note(context, line) once for each key that is set to other than its default and has no
+// use here. Returns CT_UNSUPPORTED, naming every one, where values would change the numbers (or ask for a feature)
+// and are not built yet, and CT_INVALID where keys contradict each other. note may be NULL.
+ct_status ct_config_check_train(const ct_config *config, void (*note)(void *context, const char *line),
+                                void *context);
 
-// ---- saying -----------------------------------------------------------------------------------------------------------
-// Appends every key with its value as TOML; read back, it gives the same values. Unset keys are comments.
+// ---- saying
+// ----------------------------------------------------------------------------------------------------------- Appends
+// every key with its value as TOML; read back, it gives the same values. Unset keys are comments.
 void ct_config_print_resolved(const ct_config *config, ct_string *out);
 
 // Appends every key with its value and where that came from, for people (columns) or as one JSON object
@@ -357,12 +369,14 @@ void ct_config_print_resolved(const ct_config *config, ct_string *out);
 void ct_config_print_values(const ct_config *config, bool json, ct_string *out);
 
 typedef enum { CT_CONFIG_TEXT, CT_CONFIG_JSON, CT_CONFIG_MARKDOWN } ct_config_format;
-// Appends the reference of all keys: type, default, range or values, unit, meaning, whether it is an extension of ours.
+// Appends the reference of all keys: type, default, range or values, unit, meaning, whether it is an extension of
+// ours.
 void ct_config_print_keys(ct_config_format format, ct_string *out);
 
-// Where the value of "section.key" came from: "train.toml:14:9", "--training.seq_len" or "default"; "" for a name that is no
-// key. Lives as long as the config.
+// Where the value of "section.key" came from: "train.toml:14:9", "--training.seq_len" or "default"; "" for a name
+// that is no key. Lives as long as the config.
 const char *ct_config_origin_text(const ct_config *config, const char *key);
 
-// A hash (XXH3, 64 bits) of all values that can change a run's numbers; the same for configs that differ only in others.
+// A hash (XXH3, 64 bits) of all values that can change a run's numbers; the same for configs that differ only in
+// others.
 uint64_t ct_config_hash(const ct_config *config);
