@@ -1,0 +1,120 @@
+// What a rule allows to be sharded is true: the op on k ranks, each with its part of an index, equals the op on one. Outputs that have
+// the index are laid side by side, those that lack it are added (CT_OP_SUM) or their maximum is taken (CT_OP_MAX); an op that is
+// neither may not let an index be cut that one of its outputs lacks. Ranks get even and uneven parts.
+#include "example.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { SEEDS = 4 };
+
+static int is_fixed(const ct_rule *rule, const char *letter) {
+    for (int i = 0; i < rule->inputs + rule->outputs; i++) {
+        const ct_rule_operand *operand = i < rule->inputs ? &rule->in[i] : &rule->out[i - rule->inputs];
+        for (int d = 0; d < operand->count; d++)
+            if (!strcmp(operand->index[d].letter, letter) && operand->index[d].fixed) return 1;
+    }
+    return 0;
+}
+
+// Adds one rank's output to what the ranks give together.
+static void combine(const example *whole, int output, int dim, int64_t begin, const example *part, double *sum) {
+    const ct_type *type = &part->out[output];
+    int64_t n = ct_type_elems(type), inner = 1;
+    for (int i = dim + 1; dim >= 0 && i < type->dims_count; i++) inner *= type->dims[i].extent;
+    for (int64_t i = 0; i < n; i++) {
+        double y = part->result[output][i];
+        if (dim >= 0) {
+            int64_t run = type->dims[dim].extent * inner;
+            sum[i / run * whole->out[output].dims[dim].extent * inner + begin * inner + i % run] = y;
+        } else if (whole->op->flags & CT_OP_MAX) {
+            sum[i] = fmax(sum[i], y);
+        } else {
+            sum[i] += y;
+        }
+    }
+}
+
+static double compare(const example *e, int output, const double *got, const char *letter, int ranks) {
+    double worst = 0, largest = 1e-3;
+    for (int64_t i = 0; i < ct_type_elems(&e->out[output]); i++)
+        if (isfinite(e->result[output][i])) largest = fmax(largest, fabs(e->result[output][i]));
+    for (int64_t i = 0; i < ct_type_elems(&e->out[output]); i++) {
+        double want = e->result[output][i];
+        double error = want == got[i] || (want != want && got[i] != got[i]) ? 0 : fabs(want - got[i]) / largest;
+        worst = error <= worst ? worst : error;
+        if (!(error <= 1e-12))
+            fail_msg("%s cut in %s on %d ranks: output %d, element %lld is %.15g, on one rank %.15g", e->op->name, letter, ranks,
+                     output, (long long)i, got[i], want);
+    }
+    return worst;
+}
+
+static double check_cut(const example *e, const char *letter, int star, const int64_t *bounds, int ranks) {
+    double *sum[CT_MAX_OUTPUTS] = {0}, worst = 0;
+    for (int o = 0; o < e->outputs; o++) {
+        int64_t n = ct_type_elems(&e->out[o]);
+        sum[o] = ct_calloc((size_t)n + 1, sizeof *sum[o]);
+        for (int64_t i = 0; i < n && e->op->flags & CT_OP_MAX; i++) sum[o][i] = -INFINITY;
+    }
+    for (int r = 0; r < ranks; r++) {
+        example part;
+        example_cut(e, letter, star, bounds[r], bounds[r + 1], &part);
+        example_run(&part);
+        for (int o = 0; o < e->outputs; o++)
+            combine(e, o, example_dim(&e->rule.out[o], letter, star), bounds[r], &part, sum[o]);
+        example_deinit(&part);
+    }
+    for (int o = 0; o < e->outputs; o++) {
+        worst = fmax(worst, compare(e, o, sum[o], letter, ranks));
+        free(sum[o]);
+    }
+    return worst;
+}
+
+static void check_letter(example *e, const char *letter, int star, int64_t extent, finding *found) {
+    for (int o = 0; o < e->outputs; o++)
+        if (example_dim(&e->rule.out[o], letter, star) < 0 && !(e->op->flags & (CT_OP_SUM | CT_OP_MAX)))
+            fail_msg("%s: %s may be cut, output %d lacks it, and the op is no sum or maximum", e->op->name, letter, o);
+    if (extent < 3) return;
+    const int64_t cuts[][4] = {{0, extent / 2, extent}, {0, 1, extent}, {0, extent - 1, extent},
+                               {0, extent / 3, 2 * extent / 3, extent}, {0, 1, 2, extent}, {0, 1, extent - 1, extent}};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        found->cut_error = fmax(found->cut_error, check_cut(e, letter, star, cuts[i], i < 3 ? 2 : 3));
+}
+
+static void note_letter(finding *found, const char *letter) {
+    char word[16];
+    snprintf(word, sizeof word, "%s ", letter);
+    if (!strstr(found->cuts, word)) snprintf(found->cuts + strlen(found->cuts), sizeof found->cuts - strlen(found->cuts), "%s", word);
+}
+
+// Every letter of the inputs, once.
+static void check_seed(example *e, finding *found) {
+    for (int i = 0; i < e->inputs; i++)
+        for (int d = 0; d < e->in[i].dims_count; d++) {
+            int star = example_is_star(&e->rule.in[i]);
+            const char *letter = star ? "*" : e->rule.in[i].index[d].letter;
+            int first = 1;
+            for (int j = 0; j < i; j++) first &= example_dim(&e->rule.in[j], letter, d) < 0;
+            if (!first || is_fixed(&e->rule, letter)) continue;
+            check_letter(e, letter, d, e->in[i].dims[d].extent, found);
+            note_letter(found, letter);
+        }
+}
+
+void check_cuts(const ct_op *op, finding *found) {
+    if (op->check) return; // a view: its dims are mapped, not named
+    for (unsigned seed = 0; seed < SEEDS; seed++) {
+        example e;
+        example_init(&e, op, CT_F32, SMALL, seed);
+        example_run(&e);
+        check_seed(&e, found);
+        example_deinit(&e);
+    }
+}
