@@ -12,6 +12,7 @@ typedef enum { CT_FINISH_F32, CT_FINISH_BF16, CT_FINISH_ADD_F32 } ct_matmul_fini
 typedef struct {
     const void *a, *b; // panels at their first unit
     int64_t units;
+    const void *fetch; // memory that will be needed soon, a line for every 8 units
     const float *from;
     float *to;
     void *c;

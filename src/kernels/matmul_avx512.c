@@ -35,14 +35,15 @@ static void pack_along_bf16(const ct_matmul_packing *p) {
 
 // A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each other out.
 CT_INLINE void pack_across_with(unit_loader *load, const int elem_bytes, const ct_matmul_packing *p, const int width) {
-    int64_t step_bytes = p->step * elem_bytes;
+    const int64_t step_bytes = p->step * elem_bytes, ahead = fetch_ahead(p, elem_bytes);
     for (int64_t k = 0; k < p->depth; k += ACROSS_DEPTH) {
         uint32_t *panel = p->panels + k * width;
         int64_t depth = p->depth - k < ACROSS_DEPTH ? p->depth - k : ACROSS_DEPTH;
         const char *source = (const char *)p->source + k * step_bytes;
+        if (width == LANES) fetch_depths(source, step_bytes, ahead, p->rows * elem_bytes);
         for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step, source += p->height * elem_bytes) {
             int64_t rows = p->rows - row < p->height ? p->rows - row : p->height;
-            fetch_depths(source, step_bytes, rows * elem_bytes);
+            if (width > LANES) fetch_depths(source, step_bytes, ahead, rows * elem_bytes);
             for (int lane = 0; lane < rows; lane += LANES) {
                 int64_t here = rows - lane < LANES ? rows - lane : LANES;
                 for (int64_t d = 0; d < depth; d++)

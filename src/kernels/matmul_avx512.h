@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-enum { ROWS = 14, COLS = 32, LANES = 16, A_WIDTH = 16, ACROSS_DEPTH = 8 };
+enum { ROWS = 14, COLS = 32, LANES = 16, A_WIDTH = 16, ACROSS_DEPTH = 8, FETCH_UNITS = 8 };
 
 #define CT_INLINE static inline __attribute__((always_inline))
 
@@ -50,9 +50,12 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
         sum[i][1] = t->from ? _mm512_load_ps(t->from + i * COLS + LANES) : _mm512_setzero_ps();
     }
     const int32_t *a = t->a, *b = t->b;
+    const char *fetch = t->fetch;
     float *to = t->to;
     if (!to) tile_fetch(t, rows);
-    for (int64_t u = t->units; u > 0; u--, a += A_WIDTH, b += COLS) {
+    for (int64_t left_over = t->units; left_over > 0; left_over -= FETCH_UNITS, fetch += 64) {
+        __builtin_prefetch(fetch, 0, 2);
+    for (int64_t u = left_over < FETCH_UNITS ? left_over : FETCH_UNITS; u > 0; u--, a += A_WIDTH, b += COLS) {
         __m512i left = _mm512_load_si512(b), right = _mm512_load_si512(b + LANES);
 #pragma GCC unroll 14
         for (int i = 0; i < rows; i++) {
@@ -60,6 +63,7 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
             sum[i][0] = multiply_add(sum[i][0], both, left);
             sum[i][1] = multiply_add(sum[i][1], both, right);
         }
+    }
     }
     if (to) {
 #pragma GCC unroll 14
@@ -168,12 +172,17 @@ CT_INLINE void pack_along_with(unit_loader *load, const int unit, const int elem
     }
 }
 
-// Fetches `bytes` of the depths that come after those at `source` into the second-level cache.
-CT_INLINE void fetch_depths(const char *source, int64_t step_bytes, int64_t bytes) {
-#pragma GCC unroll 8
-    for (int d = ACROSS_DEPTH; d < 2 * ACROSS_DEPTH; d++) {
-        uintptr_t at = (uintptr_t)source + (uintptr_t)(d * step_bytes);
-        __builtin_prefetch((const void *)at, 0, 2);
-        if (bytes > 64) __builtin_prefetch((const void *)(at + 64), 0, 2);
+// Fetches the lines of `bytes` of the ACROSS_DEPTH depths that lie `ahead` bytes behind those at `source` into the second-level cache.
+CT_INLINE void fetch_depths(const char *source, int64_t step_bytes, int64_t ahead, int64_t bytes) {
+    for (int d = 0; d < ACROSS_DEPTH; d++) {
+        uintptr_t at = (uintptr_t)source + (uintptr_t)(d * step_bytes + ahead), end = at + (uintptr_t)bytes;
+        for (at &= ~(uintptr_t)63; at < end; at += 64) __builtin_prefetch((const void *)at, 0, 2);
     }
+}
+
+// How many bytes ahead to fetch: depths that hold about FAR_BYTES of the block.
+CT_INLINE int64_t fetch_ahead(const ct_matmul_packing *p, int elem_bytes) {
+    enum { FAR_BYTES = 8192 };
+    int64_t depths = FAR_BYTES / (p->rows * elem_bytes) / ACROSS_DEPTH * ACROSS_DEPTH;
+    return p->step * elem_bytes * (depths < ACROSS_DEPTH ? ACROSS_DEPTH : depths);
 }

@@ -40,15 +40,16 @@ CT_INLINE void pack_depths(uint32_t *to, const uint16_t *s, int64_t step, int ro
 
 // A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each other out.
 CT_INLINE void pack_across_width(const ct_matmul_packing *p, const int width) {
+    const int64_t ahead = fetch_ahead(p, 2);
     for (int64_t k = 0; k < p->depth; k += ACROSS_DEPTH) {
         uint32_t *panel = p->panels + k / 2 * width;
         const uint16_t *source = (const uint16_t *)p->source + k * p->step;
         int64_t depth = p->depth - k < ACROSS_DEPTH ? p->depth - k : ACROSS_DEPTH;
+        if (width == LANES) fetch_depths((const char *)source, p->step * 2, ahead, p->rows * 2);
         for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step) {
             int rows = (int)(p->rows - row < p->height ? p->rows - row : p->height);
             pack_depths(panel, source + row, p->step, rows, width, depth);
-            if (row / 32 != (row + p->height) / 32)
-                fetch_depths((const char *)(source + row), p->step * (int64_t)sizeof *source, rows * (int64_t)sizeof *source);
+            if (width > LANES) fetch_depths((const char *)(source + row), p->step * 2, ahead, rows * 2);
         }
     }
 }

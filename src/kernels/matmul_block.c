@@ -5,9 +5,9 @@
 #include "matmul.h"
 
 enum {
-    MAX_UNITS = 512,     // depth of a block: an A panel is 32 KiB, a B panel 64 KiB
-    MAX_ROWS = 252,      // rows of an A block: half of a 1 MiB L2
-    MAX_COLS = 1024,     // columns of a B block: 2 MiB
+    MAX_UNITS = 1024,    // depth of a block: an A panel is 64 KiB, a B panel 128 KiB; sums that wait cost more than longer panels
+    MAX_ROWS = 126,      // rows of an A block: half of a 1 MiB L2
+    MAX_COLS = 1024,     // columns of a B block: 4 MiB
     MAX_SUM_ROWS = 1024, // rows whose sums wait in scratch at a time
     FEW_ROWS = 64,       // up to here B is not reused enough to keep more of it than a cache holds
     FEW_ROWS_COLS = 64,
@@ -130,13 +130,15 @@ static void run_tiles(const worker *w, const char *a, range rows, range cols, in
     const ct_matmul_isa *isa = p->isa;
     int64_t tile_elems = (int64_t)isa->tile_rows * isa->tile_cols;
     int height = tile_height(isa, rows);
+    int64_t fetch_bytes = units / 8 * LINE;
     int64_t a_panel = units * isa->a_width * (int64_t)sizeof(uint32_t), b_panel = units * isa->tile_cols * (int64_t)sizeof(uint32_t);
     int64_t c_bytes = p->finish == CT_FINISH_BF16 ? 2 : 4;
     ct_matmul_tile t = {.units = units, .b = w->b, .c_step = p->b.rows, .finish = p->finish};
     for (int64_t n = cols.begin; n < cols.end; n += isa->tile_cols) {
         t.cols = (int)min64(isa->tile_cols, cols.end - n);
         t.a = a;
-        for (int64_t m = rows.begin; m < rows.end; m += height) {
+        t.fetch = (const char *)t.b + b_panel;
+        for (int64_t m = rows.begin; m < rows.end; m += height, t.fetch = (const char *)t.fetch + fetch_bytes) {
             t.rows = (int)min64(height, rows.end - m);
             t.from = first ? NULL : sums;
             t.to = last ? NULL : sums;
