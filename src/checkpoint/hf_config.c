@@ -17,14 +17,14 @@ static int is_null(ct_pull *pull) { return ct_pull_peek(pull) == 'n'; }
 static ct_status rope_member(void *context, ct_pull *pull, const char *key, size_t key_bytes) {
     (void)key_bytes;
     reader *r = context;
-    if (is_null(pull)) return ct_pull_skip(pull);
-    if (!strcmp(key, "rope_type") || !strcmp(key, "type")) return ct_pull_string(pull, &r->rope_type, NULL);
+    if (is_null(pull)) return ct_pull_skip(pull, NULL, NULL);
+    if (!strcmp(key, "rope_type") || !strcmp(key, "type")) return ct_pull_string(pull, &r->rope_type);
     if (!strcmp(key, "rope_theta")) return ct_pull_number(pull, &r->shape.rope_theta);
     if (!strcmp(key, "factor")) return ct_pull_number(pull, &r->shape.rope_scaling_factor);
     if (!strcmp(key, "low_freq_factor")) return ct_pull_number(pull, &r->shape.rope_low_freq_factor);
     if (!strcmp(key, "high_freq_factor")) return ct_pull_number(pull, &r->shape.rope_high_freq_factor);
     if (!strcmp(key, "original_max_position_embeddings")) return ct_pull_int(pull, &r->shape.rope_original_max_seq_len);
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 static ct_status bias_member(reader *r, ct_pull *pull) {
@@ -56,18 +56,18 @@ static int64_t *size_of(reader *r, const char *key) {
 static ct_status member(void *context, ct_pull *pull, const char *key, size_t key_bytes) {
     (void)key_bytes;
     reader *r = context;
-    if (is_null(pull)) return ct_pull_skip(pull);
+    if (is_null(pull)) return ct_pull_skip(pull, NULL, NULL);
     int64_t *size = size_of(r, key);
     if (size) return ct_pull_int(pull, size);
-    if (!strcmp(key, "model_type")) return ct_pull_string(pull, &r->model_type, NULL);
-    if (!strcmp(key, "hidden_act")) return ct_pull_string(pull, &r->activation, NULL);
+    if (!strcmp(key, "model_type")) return ct_pull_string(pull, &r->model_type);
+    if (!strcmp(key, "hidden_act")) return ct_pull_string(pull, &r->activation);
     if (!strcmp(key, "rms_norm_eps")) return ct_pull_number(pull, &r->shape.norm_eps);
     if (!strcmp(key, "rope_theta")) return ct_pull_number(pull, &r->shape.rope_theta);
     if (!strcmp(key, "rope_scaling") || !strcmp(key, "rope_parameters")) return ct_pull_object(pull, rope_member, r);
     if (!strcmp(key, "tie_word_embeddings")) return ct_pull_bool(pull, &r->shape.tied);
     if (!strcmp(key, "attention_bias") || !strcmp(key, "mlp_bias")) return bias_member(r, pull);
     if (!strcmp(key, "quantization_config")) r->is_quantized = 1;
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 static ct_status check_rope(const char *path, reader *r) {
@@ -101,12 +101,14 @@ static ct_status check(const char *path, reader *r) {
 
 ct_status ct_hf_config_parse(const char *path, const char *json, size_t json_bytes, ct_llama_shape *out_shape) {
     ct_arena arena = {0};
-    ct_pull pull = {.begin = json, .at = json, .end = json + json_bytes, .where = path, .arena = &arena};
+    ct_pull pull;
+    ct_pull_init(&pull, path, json, json_bytes, &arena);
     reader r = {.shape = {.norm_eps = 1e-6, .rope_theta = 10000, .max_seq_len = 2048}}; // transformers' defaults
     ct_status status = ct_pull_object(&pull, member, &r);
     if (!status) status = ct_pull_end(&pull);
     if (!status) status = check(path, &r);
     if (!status) *out_shape = r.shape;
+    ct_pull_deinit(&pull);
     ct_arena_deinit(&arena);
     return status;
 }

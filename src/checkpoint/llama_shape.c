@@ -62,12 +62,13 @@ void ct_llama_shape_print(const ct_llama_shape *shape, ct_string *out_text) {
 
 static int is_set(const ct_llama_shape *shape, int field) {
     if (fields[field].kind == INTEGER) return *(const int64_t *)place(shape, field) != 0;
-    if (fields[field].kind == REAL) return *(const double *)place(shape, field) != 0 || !strcmp(fields[field].name, "rope_scaling_factor");
+    if (fields[field].kind == REAL) return *(const double *)place(shape, field) != 0;
     return *(const int *)place(shape, field) != 0;
 }
 
 void ct_llama_shape_print_toml(const ct_llama_shape *shape, ct_string *out_text) {
     ct_string_add(out_text, "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"  # every size is given below\n\n[model.args]\n");
+    if (shape->rope_scaling_factor == 0) ct_string_add(out_text, "rope_scaling_factor = 1.0  # none\n");
     for (int i = 0; i < FIELDS; i++) {
         if (!is_set(shape, i)) continue;
         ct_string_add(out_text, "%s = ", fields[i].name);
@@ -86,17 +87,19 @@ static ct_status shape_member(void *context, ct_pull *pull, const char *key, siz
                : fields[i].kind == REAL  ? ct_pull_number(pull, value)
                                          : ct_pull_bool(pull, value);
     }
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 ct_status ct_llama_shape_parse(const char *where, const char *json, ct_llama_shape *out_shape) {
     ct_arena arena = {0};
-    ct_pull pull = {.begin = json, .at = json, .end = json + strlen(json), .where = where, .arena = &arena};
+    ct_pull pull;
+    ct_pull_init(&pull, where, json, strlen(json), &arena);
     ct_llama_shape shape = {0};
     ct_status status = ct_pull_object(&pull, shape_member, &shape);
     if (!status) status = ct_pull_end(&pull);
     if (!status) status = ct_llama_shape_check(where, &shape);
     if (!status) *out_shape = shape;
+    ct_pull_deinit(&pull);
     ct_arena_deinit(&arena);
     return status;
 }
@@ -109,7 +112,7 @@ typedef struct {
 static ct_status state_member(void *context, ct_pull *pull, const char *key, size_t key_bytes) {
     (void)key_bytes;
     state_reader *r = context;
-    if (strcmp(key, "model") || ct_pull_peek(pull) != '{') return ct_pull_skip(pull);
+    if (strcmp(key, "model") || ct_pull_peek(pull) != '{') return ct_pull_skip(pull, NULL, NULL);
     r->found = 1;
     return ct_pull_object(pull, shape_member, &r->shape);
 }
@@ -117,9 +120,11 @@ static ct_status state_member(void *context, ct_pull *pull, const char *key, siz
 ct_status ct_llama_shape_from_state(const ct_checkpoint *checkpoint, ct_llama_shape *out_shape) {
     const char *json = ct_checkpoint_state(checkpoint), *path = ct_checkpoint_path(checkpoint);
     ct_arena arena = {0};
-    ct_pull pull = {.begin = json, .at = json, .end = json + strlen(json), .where = path, .arena = &arena};
+    ct_pull pull;
+    ct_pull_init(&pull, path, json, strlen(json), &arena);
     state_reader r = {0};
     ct_status status = ct_pull_object(&pull, state_member, &r);
+    ct_pull_deinit(&pull);
     ct_arena_deinit(&arena);
     CT_TRY_AS(status, "reading the state of %s", path);
     CT_CHECK(r.found, CT_NOT_FOUND, "%s does not say the model's shape: its state has no \"model\"", path);

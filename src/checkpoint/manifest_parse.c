@@ -45,7 +45,7 @@ static int is_file_name(const char *name) {
 
 static ct_status pull_checksum(ct_pull *pull, ct_checksum *out_sum) {
     char *text;
-    CT_TRY(ct_pull_string(pull, &text, NULL));
+    CT_TRY(ct_pull_string(pull, &text));
     if (strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
         return ct_pull_error(pull, "a checksum has 32 hexadecimal digits, not '%.40s'", text);
     memcpy(out_sum->hex, text, 33);
@@ -84,7 +84,7 @@ static ct_status file_member(void *context, ct_pull *pull, const char *key, size
         return CT_OK;
     }
     if (bit == 2) return pull_checksum(pull, &f->file->checksum);
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 static ct_status read_file(void *context, ct_pull *pull, const char *key, size_t key_bytes) {
@@ -116,18 +116,18 @@ static ct_status piece_member(void *context, ct_pull *pull, const char *key, siz
     CT_TRY(see(pull, &p->seen, bit, key));
     switch (bit) {
     case 1:
-        CT_TRY(ct_pull_string(pull, &text, NULL));
+        CT_TRY(ct_pull_string(pull, &text));
         p->piece.file = find_file(p->reader, text);
         return p->piece.file >= 0 ? CT_OK : ct_pull_error(pull, "file '%.64s' is not among the files", text);
     case 2:
-        CT_TRY(ct_pull_string(pull, &text, NULL));
+        CT_TRY(ct_pull_string(pull, &text));
         p->piece.key = text;
         return CT_OK;
     case 4: return ct_pull_int_array(pull, p->piece.box.offset, CT_TENSOR_DIMS, &p->offset_dims);
     case 8: return ct_pull_int_array(pull, p->piece.box.extent, CT_TENSOR_DIMS, &p->extent_dims);
     case 16: return pull_checksum(pull, &p->piece.checksum);
     }
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 // ---- tensors ----
@@ -140,7 +140,8 @@ typedef struct {
 static ct_status read_piece(void *context, ct_pull *pull) {
     tensor_reader *t = context;
     piece_reader p = {.reader = t->reader};
-    CT_TRY(ct_pull_object(pull, piece_member, &p));
+    if (pull->json.kind != CT_JSON_OBJECT) return ct_pull_error(pull, "found %s, wanted a piece", ct_json_kind_name(pull->json.kind));
+    CT_TRY(ct_pull_members(pull, piece_member, &p));
     if (p.seen != 31) return ct_pull_error(pull, "a piece needs file, key, offset, extent and xxh3_128");
     if (p.offset_dims != p.extent_dims || (t->piece_dims >= 0 && t->piece_dims != p.offset_dims))
         return ct_pull_error(pull, "a piece's offset and extent have %d and %d dims", p.offset_dims, p.extent_dims);
@@ -158,12 +159,12 @@ static ct_status tensor_member(void *context, ct_pull *pull, const char *key, si
     CT_TRY(see(pull, &t->seen, bit, key));
     switch (bit) {
     case 1:
-        CT_TRY(ct_pull_string(pull, &text, NULL));
+        CT_TRY(ct_pull_string(pull, &text));
         return ct_dtype_parse(text, &t->tensor.dtype) ? CT_OK : ct_pull_error(pull, "dtype '%.32s' is not known", text);
     case 2: return ct_pull_int_array(pull, t->tensor.shape, CT_TENSOR_DIMS, &t->tensor.dims);
     case 4: return ct_pull_array(pull, read_piece, t);
     }
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 // A tensor that an earlier part brought gets this part's pieces.
@@ -208,7 +209,7 @@ enum { FORMAT = 1, VERSION = 2, STEP = 4, FILES = 8, TENSORS = 16, STATE = 32, S
 
 static ct_status read_format(ct_pull *pull) {
     char *text;
-    CT_TRY(ct_pull_string(pull, &text, NULL));
+    CT_TRY(ct_pull_string(pull, &text));
     return strcmp(text, "ctitan-checkpoint") ? ct_pull_error(pull, "the format is '%.40s', not ctitan-checkpoint", text) : CT_OK;
 }
 
@@ -216,7 +217,7 @@ static ct_status read_version(ct_pull *pull) {
     int64_t version;
     CT_TRY(ct_pull_int(pull, &version));
     if (version == 1) return CT_OK;
-    CT_FAIL(CT_UNSUPPORTED, "%s is of version %lld; this program reads version 1", pull->where, (long long)version);
+    CT_FAIL(CT_UNSUPPORTED, "%s is of version %lld; this program reads version 1", pull->json.name, (long long)version);
 }
 
 static ct_status read_step(reader *r, ct_pull *pull) {
@@ -226,9 +227,9 @@ static ct_status read_step(reader *r, ct_pull *pull) {
 
 static ct_status read_state(reader *r, ct_pull *pull) {
     if (ct_pull_peek(pull) != '{') return ct_pull_error(pull, "the state must be an object");
-    const char *begin = pull->at;
-    CT_TRY(ct_pull_skip(pull));
-    r->manifest->state = ct_arena_strndup(&r->manifest->arena, begin, (size_t)(pull->at - begin));
+    const char *begin, *end;
+    CT_TRY(ct_pull_skip(pull, &begin, &end));
+    r->manifest->state = ct_arena_strndup(&r->manifest->arena, begin, (size_t)(end - begin));
     return CT_OK;
 }
 
@@ -245,16 +246,18 @@ static ct_status member(void *context, ct_pull *pull, const char *key, size_t ke
     case TENSORS: return ct_pull_object(pull, read_tensor, r);
     case STATE: return read_state(r, pull);
     }
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 static ct_status parse(const char *where, const char *json, size_t json_bytes, int wanted, ct_manifest *manifest) {
     reader r = {.manifest = manifest, .where = where, .tensors_before = manifest->tensor_count};
-    ct_pull pull = {.begin = json, .at = json, .end = json + json_bytes, .where = where, .arena = &manifest->arena};
+    ct_pull pull;
+    ct_pull_init(&pull, where, json, json_bytes, &manifest->arena);
     ct_status status = ct_pull_object(&pull, member, &r);
     if (!status) status = ct_pull_end(&pull);
     if (!status && (r.seen & wanted) != wanted)
         status = ct_error_make(CT_CORRUPT, __FILE__, __LINE__, "%s lacks some of format, version, step, files, tensors, state", where);
+    ct_pull_deinit(&pull);
     free(r.slots);
     return status;
 }

@@ -59,7 +59,7 @@ typedef struct {
 
 static ct_status read_type(entry_reader *r, ct_pull *pull) {
     char *name;
-    CT_TRY(ct_pull_string(pull, &name, NULL));
+    CT_TRY(ct_pull_string(pull, &name));
     if (!ct_stored_type_parse(name, &r->entry.type)) return ct_pull_error(pull, "element type '%.32s' is not known", name);
     return CT_OK;
 }
@@ -84,7 +84,7 @@ static ct_status read_member(void *context, ct_pull *pull, const char *key, size
     if (bit == HAS_TYPE) return read_type(r, pull);
     if (bit == HAS_SHAPE) return ct_pull_int_array(pull, r->entry.shape, CT_TENSOR_DIMS, &r->entry.dims);
     if (bit == HAS_OFFSETS) return read_offsets(r, pull);
-    return ct_pull_skip(pull);
+    return ct_pull_skip(pull, NULL, NULL);
 }
 
 static int is_plain_name(const char *name, size_t bytes) {
@@ -105,7 +105,7 @@ static ct_status read_tensor(void *context, ct_pull *pull, const char *key, size
     if (!strcmp(key, "__metadata__")) {
         if (header->has_metadata++) return ct_pull_error(pull, "__metadata__ stands twice");
         if (ct_pull_peek(pull) != '{') return ct_pull_error(pull, "__metadata__ must be an object");
-        return ct_pull_skip(pull);
+        return ct_pull_skip(pull, NULL, NULL);
     }
     if (!is_plain_name(key, key_bytes)) return ct_pull_error(pull, "a tensor's name is empty, too long or has control characters");
     entry_reader r = {.entry.name = key};
@@ -157,13 +157,14 @@ static ct_status check_names(const char *path, header_reader *header) {
 static ct_status parse(ct_pull *pull, header_reader *header, size_t data_bytes) {
     CT_TRY(ct_pull_object(pull, read_tensor, header));
     CT_TRY(ct_pull_end(pull));
-    CT_TRY(check_places(pull->where, header, data_bytes));
-    return check_names(pull->where, header);
+    CT_TRY(check_places(pull->json.name, header, data_bytes));
+    return check_names(pull->json.name, header);
 }
 
 ct_status ct_safetensors_header_parse(ct_arena *arena, const char *path, const char *json, size_t json_bytes, size_t data_bytes,
                                       ct_safetensors_entry **out_entries, int *out_count) {
-    ct_pull pull = {.begin = json, .at = json, .end = json + json_bytes, .where = path, .arena = arena};
+    ct_pull pull;
+    ct_pull_init(&pull, path, json, json_bytes, arena);
     header_reader header = {0};
     ct_status status = parse(&pull, &header, data_bytes);
     if (!status) {
@@ -171,6 +172,7 @@ ct_status ct_safetensors_header_parse(ct_arena *arena, const char *path, const c
         if (header.count) memcpy(*out_entries, header.entries, sizeof **out_entries * (size_t)header.count);
         *out_count = header.count;
     }
+    ct_pull_deinit(&pull);
     free(header.entries);
     return status;
 }

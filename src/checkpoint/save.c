@@ -56,9 +56,11 @@ static ct_status check_tensors(const ct_named_tensor *tensors, int count) {
 
 static ct_status check_state(const char *json) {
     ct_arena arena = {0};
-    ct_pull pull = {.begin = json, .at = json, .end = json + strlen(json), .where = "the checkpoint's state", .arena = &arena};
-    ct_status status = ct_pull_peek(&pull) == '{' ? ct_pull_skip(&pull) : ct_pull_error(&pull, "an object was expected");
+    ct_pull pull;
+    ct_pull_init(&pull, "the checkpoint's state", json, strlen(json), &arena);
+    ct_status status = ct_pull_peek(&pull) == '{' ? ct_pull_skip(&pull, NULL, NULL) : ct_pull_error(&pull, "an object was expected");
     if (!status) status = ct_pull_end(&pull);
+    ct_pull_deinit(&pull);
     ct_arena_deinit(&arena);
     return status ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s", ct_error_text(status)) : CT_OK;
 }

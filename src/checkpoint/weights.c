@@ -71,7 +71,7 @@ static ct_status map_member(void *context, ct_pull *pull, const char *key, size_
     (void)key, (void)key_bytes;
     file_list *list = context;
     char *name;
-    CT_TRY(ct_pull_string(pull, &name, NULL));
+    CT_TRY(ct_pull_string(pull, &name));
     if (!*name || *name == '.' || strchr(name, '/')) return ct_pull_error(pull, "'%.64s' is no name of a file in the folder", name);
     if (list->count && !strcmp(list->names[list->count - 1], name)) return CT_OK;
     CT_GROW(list->names, list->count, list->capacity);
@@ -81,17 +81,19 @@ static ct_status map_member(void *context, ct_pull *pull, const char *key, size_
 
 static ct_status index_member(void *context, ct_pull *pull, const char *key, size_t key_bytes) {
     (void)key_bytes;
-    return strcmp(key, "weight_map") ? ct_pull_skip(pull) : ct_pull_object(pull, map_member, context);
+    return strcmp(key, "weight_map") ? ct_pull_skip(pull, NULL, NULL) : ct_pull_object(pull, map_member, context);
 }
 
 static ct_status list_from_index(file_list *list, const char *path) {
     char *json;
     size_t size;
     CT_TRY(ct_file_read(path, 1u << 28, &json, &size));
-    ct_pull pull = {.begin = json, .at = json, .end = json + size, .where = path, .arena = &list->weights->arena};
+    ct_pull pull;
+    ct_pull_init(&pull, path, json, size, &list->weights->arena);
     ct_status status = ct_pull_object(&pull, index_member, list);
     if (!status) status = ct_pull_end(&pull);
     if (!status && !list->count) status = ct_error_make(CT_CORRUPT, __FILE__, __LINE__, "%s names no file in its weight_map", path);
+    ct_pull_deinit(&pull);
     free(json);
     return status;
 }

@@ -242,7 +242,7 @@ static void foreign_configs_are_refused_by_name(void **state) {
         {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", CT_INVALID, "layers is 2"},
         {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": -1", CT_INVALID, "layers is 2"},
         {"\"num_attention_heads\": 4,", "\"num_attention_heads\": 3,", CT_UNSUPPORTED, "head_dim 8 × 3 heads"},
-        {"\"hidden_size\": 32", "\"hidden_size\": \"32\"", CT_CORRUPT, "a number was expected"},
+        {"\"hidden_size\": 32", "\"hidden_size\": \"32\"", CT_CORRUPT, "wanted a number"},
         {"\"vocab_size\": 40\n}", "\"vocab_size\": 40", CT_CORRUPT, "the text ends"},
     };
     copy_fixture(*state, "model.safetensors", NULL, NULL);
