@@ -88,51 +88,6 @@ static void sort(data_files *files) {
     if (files->count) qsort(files->paths, (size_t)files->count, sizeof *files->paths, by_bytes);
 }
 
-// ---- C4 as torchtitan names it ----
-static ct_status find_c4(const char *path, const char *split, data_files *files) {
-    char *patterns[2] = {ct_format("%s/en/c4-%s.*", path, split), ct_format("%s/c4-%s.*", path, split)};
-    ct_status status = CT_OK;
-    for (int i = 0; i < 2 && !files->count && !status; i++) {
-        glob_t found;
-        if (glob(patterns[i], GLOB_NOSORT, NULL, &found)) continue;
-        for (size_t j = 0; j < found.gl_pathc; j++) add(files, ct_strdup(found.gl_pathv[j]));
-        globfree(&found);
-    }
-    for (int i = 0; i < 2; i++) free(patterns[i]);
-    return status;
-}
-
-static char *where(const char *path) {
-    char here[4096];
-    return path[0] == '/' || !getcwd(here, sizeof here) ? ct_strdup(path) : ct_format("%s/%s", here, path);
-}
-
-static ct_status missing(const char *name, const char *path, const char *what) {
-    char *full = where(path);
-    ct_status status = ct_error_make(CT_NOT_FOUND, __FILE__, __LINE__,
-                                     "the data set %s: looked in %s, %s; dataset_path says where else", name, full, what);
-    free(full);
-    return status;
-}
-
-static ct_status find_named(const char *name, const char *split, const char *path, data_files *files) {
-    static const char test_place[] = "tests/assets/c4_test"; // torchtitan's
-    if (!path || !*path) {
-        CT_CHECK(!split, CT_INVALID, "the data set %s needs a dataset_path: a folder of its files (nothing is downloaded)", name);
-        path = test_place;
-    }
-    if (!ct_path_exists(path)) return missing(name, path, "which is not there");
-    files->format = FORMAT_JSONL;
-    if (!ct_path_is_folder(path)) {
-        add(files, ct_strdup(path));
-        return CT_OK;
-    }
-    if (split) CT_TRY(find_c4(path, split, files));
-    if (!files->count) CT_TRY(walk(path, 0, 0, files));
-    return CT_OK;
-}
-
-// ---- the rest ----
 static void keep_format(data_files *files) {
     int kept = 0;
     for (int i = 0; i < files->count; i++) {
@@ -142,6 +97,45 @@ static void keep_format(data_files *files) {
     files->count = kept;
 }
 
+// ---- C4 as torchtitan names it ----
+static void find_split(const char *path, const char *split, data_files *files) {
+    for (int i = 0; i < 2 && !files->count; i++) {
+        char *pattern = i ? ct_format("%s/c4-%s.*", path, split) : ct_format("%s/en/c4-%s.*", path, split);
+        glob_t found;
+        if (!glob(pattern, GLOB_NOSORT, NULL, &found)) {
+            for (size_t j = 0; j < found.gl_pathc; j++) add(files, ct_strdup(found.gl_pathv[j]));
+            globfree(&found);
+        }
+        free(pattern);
+    }
+}
+
+static ct_status missing(const char *name, const char *path, const char *what) {
+    char here[4096];
+    int is_full = path[0] == '/' || !getcwd(here, sizeof here);
+    CT_FAIL(CT_NOT_FOUND, "the data set %s: looked in %s%s%s, %s; dataset_path says where else", name, is_full ? "" : here,
+            is_full ? "" : "/", path, what);
+}
+
+// split: the files' name for a part of C4; NULL: c4_test, all JSON files.
+static ct_status find_named(const char *name, const char *split, const char *path, data_files *files) {
+    if (!path || !*path) {
+        CT_CHECK(!split, CT_INVALID, "the data set %s needs a dataset_path: a folder of its files (nothing is downloaded)", name);
+        path = "tests/assets/c4_test"; // torchtitan's
+    }
+    files->format = FORMAT_JSONL;
+    if (!ct_path_exists(path)) return missing(name, path, "which is not there");
+    if (!ct_path_is_folder(path)) {
+        add(files, ct_strdup(path));
+        return CT_OK;
+    }
+    if (split) find_split(path, split, files);
+    if (!files->count) CT_TRY(walk(path, 0, 0, files));
+    keep_format(files);
+    return files->count ? CT_OK : missing(name, path, "where no JSON file is");
+}
+
+// ---- the rest ----
 static ct_status find_plain(const ct_data_source *source, data_files *files) {
     const char *path = source->path, *format = source->format;
     CT_CHECK(path && *path, CT_INVALID, "a source of the format %s needs a path", format && *format ? format : "(none)");
@@ -149,7 +143,7 @@ static ct_status find_plain(const ct_data_source *source, data_files *files) {
     if (one) add(files, ct_strdup(path));
     else if (ct_path_is_folder(path)) CT_TRY(walk(path, source->recursive, 0, files));
     else CT_TRY(expand_glob(path, source->recursive, files));
-    sort(files);
+    sort(files); // the first file's name decides where no format is given
     if (!format || !*format) files->format = files->count ? format_by_name(files->paths[0]) : FORMAT_TEXT;
     else if (!strcmp(format, "text")) files->format = FORMAT_TEXT;
     else if (!strcmp(format, "jsonl")) files->format = FORMAT_JSONL;
@@ -169,12 +163,7 @@ ct_status files_find(const ct_data_source *source, data_files *files) {
     else if (!strcmp(format, "c4_validation")) CT_TRY(find_named(format, "validation", source->path, files));
     else if (!strcmp(format, "c4")) CT_TRY(find_named(format, "train", source->path, files));
     else CT_TRY(find_plain(source, files));
-    if (!strncmp(format, "c4", 2) && source->path && ct_path_is_folder(source->path)) keep_format(files);
-    else if (!strcmp(format, "c4_test") && !(source->path && *source->path)) keep_format(files);
     sort(files);
-    if (!files->count && !strncmp(format, "c4", 2))
-        return missing(format, source->path && *source->path ? source->path : "tests/assets/c4_test",
-                       "where no JSON file is");
     CT_CHECK(files->count, CT_NOT_FOUND, "%s has no file of the format %s", source->path, format_names[files->format]);
     return CT_OK;
 }

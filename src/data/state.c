@@ -150,21 +150,26 @@ static ct_status parse_sources(ct_json *json, state_source *sources, int wanted,
     }
 }
 
+static ct_status parse_string_of(ct_json *json, state_head *head, int *found) {
+    *found = 0;
+    for (size_t i = 0; i < COUNT(head_strings); i++)
+        if (ct_json_is(json, head_strings[i].name)) {
+            *found = 1;
+            return copy_short(json, (char *)head + head_strings[i].offset);
+        }
+    return CT_OK;
+}
+
 static ct_status parse_head(ct_json *json, state_head *head, state_source *sources, int wanted) {
     unsigned seen = 0;
     int found;
     CT_TRY(ct_json_expect(json, CT_JSON_OBJECT));
     for (;;) {
-    again:
         CT_TRY(ct_json_next(json));
         if (json->kind == CT_JSON_OBJECT_END) break;
         CT_TRY(parse_integer_of(json, head_members, COUNT(head_members), head, &seen, &found));
+        if (!found) CT_TRY(parse_string_of(json, head, &found));
         if (found) continue;
-        for (size_t i = 0; i < COUNT(head_strings); i++)
-            if (ct_json_is(json, head_strings[i].name)) {
-                CT_TRY(copy_short(json, (char *)head + head_strings[i].offset));
-                goto again;
-            }
         if (ct_json_is(json, "sources")) CT_TRY(parse_sources(json, sources, wanted, &head->count));
         else CT_TRY(ct_json_skip(json));
     }
