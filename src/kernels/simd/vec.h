@@ -96,12 +96,16 @@ CT_INLINE v16f v_from_bf16(v16h x) {
 #endif
 }
 CT_INLINE v16h v_to_bf16(v16f x) {
+#ifdef __AVX512F__
+    __m512i u = (__m512i)x, high = _mm512_srli_epi32(u, 16);
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+    __m512i odd = _mm512_and_epi32(high, _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd), 16);
+    return (v16h)_mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40)));
+#else
     v16u u = (v16u)x, rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
     v16i nan = x != x;
     rounded = (rounded & ~(v16u)nan) | (((u >> 16) | 0x40) & (v16u)nan);
-#ifdef __AVX512F__
-    return (v16h)_mm512_cvtepi32_epi16((__m512i)rounded);
-#else
     return __builtin_convertvector(rounded, v16h);
 #endif
 }
