@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
     "usage: ctitan tokenizer COMMAND …\n\n"
@@ -26,7 +27,7 @@ static const char help[] =
     "all:     --pattern P      tiktoken files: the pattern, by name (cl100k_base, o200k_base, p50k_base, r50k_base, gpt2, llama3) or as\n"
     "                          a regular expression, where the file's name does not say it\n"
     "train:   --vocab-size N   ids in all (4096)\n"
-    "         --pattern P      llama3 (default), gpt2, qwen, cl100k_base, or a regular expression\n"
+    "         --pattern P      llama3 (default), gpt2, qwen, or a regular expression\n"
     "         --min-count N    pairs seen less often are not merged (2)\n"
     "         -o FOLDER        where tokenizer.json and tokenizer_config.json go\n";
 
@@ -269,7 +270,33 @@ static int with_tokenizer(const char *command, const arguments *a) {
     return code;
 }
 
-static int run(const char *command, const arguments *a) { return with_tokenizer(command, a); }
+// ---- training ------------------------------------------------------------------------------------
+
+static void show_progress(void *context, const ct_train_progress *p) {
+    (void)context;
+    if (p->merges)
+        fprintf(stderr, "\r%d of %d merges   ", p->merges, p->merges_wanted);
+    else
+        fprintf(stderr, "\r%.1f MB read, %lld different words   ", (double)p->bytes_read / 1e6, (long long)p->words);
+}
+
+static int run_train(const arguments *a) {
+    if (!a->folder) return misuse("%s needs -o FOLDER", "train");
+    if (!a->operand_count) return misuse("%s needs text files", "train");
+    if (a->vocab_size > 1 << 24) return misuse("%s is too large", "--vocab-size");
+    ct_train_options options = {.vocab_size = (int)a->vocab_size, .pattern = a->pattern, .min_count = a->min_count,
+                                .progress = isatty(2) ? show_progress : NULL};
+    int size;
+    ct_status status = ct_tokenizer_train(a->operands, a->operand_count, options, a->folder, &size);
+    if (isatty(2)) fputc('\n', stderr);
+    if (status) return fail(status);
+    printf("%s/tokenizer.json: %d tokens\n", a->folder, size);
+    return finish_output();
+}
+
+static int run(const char *command, const arguments *a) {
+    return strcmp(command, "train") ? with_tokenizer(command, a) : run_train(a);
+}
 
 int ct_cmd_tokenizer(int argc, char **argv) {
     for (int i = 1; i < argc; i++)

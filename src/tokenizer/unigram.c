@@ -71,8 +71,9 @@ static void reserve(ct_unigram_scratch *scratch, size_t count) {
 
 static void offer(const ct_unigram *unigram, ct_unigram_scratch *scratch, size_t from, size_t to, int32_t id, double score) {
     score += scratch->best[from];
+    if (unigram->single_precision) score = (double)(float)score;
     if (scratch->id[to] >= 0 && !(score > scratch->best[to])) return;
-    scratch->best[to] = unigram->single_precision ? (double)(float)score : score;
+    scratch->best[to] = score;
     scratch->id[to] = id;
     scratch->from[to] = (uint32_t)from;
 }

@@ -13,7 +13,7 @@ typedef struct {
 
 typedef struct {
     int vocab_size;           // ids in all: 256 bytes + merges + specials; default 4096, at least 256 + specials
-    const char *pattern;      // "llama3" (default), "gpt2", "cl100k_base", "qwen" or a regular expression
+    const char *pattern;      // "llama3" (default), "gpt2", "qwen" or a regular expression (as tokenizer.json takes it)
     const char *const *specials; // NULL: <|begin_of_text|>, <|end_of_text|>
     int special_count;
     const char *bos, *eos;    // of the specials; NULL: the first and the second
