@@ -1,8 +1,8 @@
 // A text is refused with a message, or parsed; what was parsed prints to a text that parses to the same print; what the verifier lets
 // through can be costed and reinferred without harm. Built as a test it replays tests/graph/corpus; as a fuzzer, from the root:
-//     clang -std=c17 -D_GNU_SOURCE -DCT_FUZZ -g -O1 -fsanitize=fuzzer,address,undefined -Isrc/base/include -Isrc/graph/include \
-//         -Isrc/ops/include src/base/{dtype,file,memory,status,wide}.c src/graph/*.c src/ops/*.c tests/graph/fuzz_graph.c -lm -o fuzz
-//     ./fuzz -max_len=4096 new_texts tests/graph/corpus
+//     clang -std=c17 -D_GNU_SOURCE -DCT_FUZZ -g -O1 -fsanitize=fuzzer,address,undefined -Isrc/{base,graph,ops}/include
+//         src/base/{dtype,file,memory,status,wide}.c src/graph/*.c src/ops/*.c tests/graph/fuzz_graph.c -lm -o fuzz_graph
+//     ./fuzz_graph -max_len=4096 new_texts tests/graph/corpus
 #include "ops/ops.h"
 
 #include <dirent.h>
