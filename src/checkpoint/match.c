@@ -69,7 +69,7 @@ ct_status ct_tensors_match(const char *where, const ct_named_tensor *stored, int
     }
     for (int i = 0; i < stored_count; i++)
         if (!asked[i] && !is_ignored(stored[i].name, options)) add(&unexpected, stored[i].name);
-    report(&text, &missing, "tensors missing");
+    report(&text, &missing, "missing");
     report(&text, &unexpected, "not asked for");
     report(&text, &shapes, "of another shape");
     ct_status status = CT_OK;

@@ -167,7 +167,7 @@ static void what_does_not_fit_is_named_in_one_message(void **state) {
     loaded[2].name = "layers.0.ffn_norm.weight";
     ct_checkpoint *checkpoint;
     expect_error(ct_checkpoint_restore(s->root, -1, NULL, loaded, TENSORS, &checkpoint), CT_INVALID, "step-3",
-                 "1 tensors missing (layers.0.ffn_norm.weight)", "1 not asked for (layers.0.attention_norm.weight)",
+                 "1 missing (layers.0.ffn_norm.weight)", "1 not asked for (layers.0.attention_norm.weight)",
                  "tok_embeddings.weight: [37, 12] stored, [36, 12] wanted", NULL);
     static const char *const optimizer[] = {"optimizer.", "counts", "step", "nothing"};
     loaded = empty_tensors(&s->arena);
