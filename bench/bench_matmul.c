@@ -1,6 +1,7 @@
-// How near the matrix products come to this machine's peak: bench_matmul [f32|bf16|both] [threads] [rounds] [text a line must contain].
-// Rounds are interleaved: each measures the peak and then every product once, so that a slow phase hits both alike. Printed are the
-// median over rounds of a round's own ratio, the best rate, and the floor: what the call would take at the peak, or at the memory's speed.
+// How near the matrix products come to this machine's peak: bench_matmul [f32|bf16|both] [threads] [rounds] [text a
+// line must contain]. Rounds are interleaved: each measures the peak and then every product once, so that a slow
+// phase hits both alike. Printed are the median over rounds of a round's own ratio, the best rate, and the floor:
+// what the call would take at the peak, or at the memory's speed.
 #include "base/memory.h"
 #include "kernels/kernel.h"
 #include "kernels/peak.h"
@@ -19,11 +20,11 @@ typedef struct {
     const char *what;
 } shape;
 static const shape shapes[] = {
-    {1, 2048, 2048, "generation"},   {4, 2048, 2048, "generation"},   {16, 2048, 2048, "generation"},
-    {64, 2048, 2048, "generation"},  {2048, 256, 256, "25 M wo"},     {2048, 768, 256, "25 M w1"},
-    {2048, 256, 768, "25 M w2"},     {2048, 768, 768, "110 M wo"},    {2048, 256, 768, "110 M wk"},
-    {2048, 2048, 768, "110 M w1"},   {2048, 768, 2048, "110 M w2"},   {512, 32000, 768, "110 M head"},
-    {512, 4096, 4096, "square"},     {2048, 2048, 2048, "square"},    {4096, 1024, 1024, "square"},
+    {1, 2048, 2048, "generation"},       {4, 2048, 2048, "generation"}, {16, 2048, 2048, "generation"},
+    {64, 2048, 2048, "generation"},      {2048, 256, 256, "25 M wo"},   {2048, 768, 256, "25 M w1"},
+    {2048, 256, 768, "25 M w2"},         {2048, 768, 768, "110 M wo"},  {2048, 256, 768, "110 M wk"},
+    {2048, 2048, 768, "110 M w1"},       {2048, 768, 2048, "110 M w2"}, {512, 32000, 768, "110 M head"},
+    {512, 4096, 4096, "square"},         {2048, 2048, 2048, "square"},  {4096, 1024, 1024, "square"},
     {256, 128256, 1024, "Llama 3 head"},
 };
 static const char *const forms[] = {"matmul", "matmul_dx", "matmul_dw", "matmul_dw_acc"};
@@ -37,11 +38,15 @@ typedef struct {
     double rates[MAX_ROUNDS], shares[MAX_ROUNDS];
 } bench_case;
 
-// With one thread the thread's own time, so that other programs on the core do not count; else the wall's, or, where $BENCH_CPU
-// is set, the process's: what a call costs on a machine that others use too, without the time that its threads wait.
+// With one thread the thread's own time, so that other programs on the core do not count; else the wall's, or, where
+// $BENCH_CPU is set, the process's: what a call costs on a machine that others use too, without the time that its
+// threads wait.
 static double now_s(int threads) {
     struct timespec t;
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : getenv("BENCH_CPU") ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(threads == 1          ? CLOCK_THREAD_CPUTIME_ID
+                  : getenv("BENCH_CPU") ? CLOCK_PROCESS_CPUTIME_ID
+                                        : CLOCK_MONOTONIC,
+                  &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -67,8 +72,10 @@ static void fill(void *data, size_t bytes, ct_dtype dtype) {
     for (size_t i = 0; i < bytes / ct_dtype_bytes(dtype); i++) {
         seed = seed * 1664525 + 1013904223;
         float v = (float)(int32_t)seed * 0x1p-31f;
-        if (dtype == CT_BF16) ((uint16_t *)data)[i] = ct_bf16_from_f32(v);
-        else ((float *)data)[i] = v;
+        if (dtype == CT_BF16)
+            ((uint16_t *)data)[i] = ct_bf16_from_f32(v);
+        else
+            ((float *)data)[i] = v;
     }
 }
 
@@ -86,7 +93,8 @@ static void grow(buffers *b, const bench_case *c, int threads) {
 static void set_call(bench_case *c, const buffers *b) {
     static int32_t zero = 0;
     const shape *s = c->s;
-    ct_tensor x = {b->x, c->dtype, 2, {s->m, s->k}}, w = {b->w, c->dtype, 2, {s->n, s->k}}, y = {b->y, c->dtype, 2, {s->m, s->n}};
+    ct_tensor x = {b->x, c->dtype, 2, {s->m, s->k}}, w = {b->w, c->dtype, 2, {s->n, s->k}},
+              y = {b->y, c->dtype, 2, {s->m, s->n}};
     ct_tensor dw = {b->dw, CT_F32, 2, {s->n, s->k}}, first = {&zero, CT_I32, 0, {0}};
     c->call = (ct_call){.inputs = 2, .outputs = 1, .scratch = b->scratch};
     if (c->form == 0) c->call.in[0] = x, c->call.in[1] = w, c->call.out[0] = y;
@@ -127,9 +135,10 @@ static void print_case(bench_case *c, int rounds, double peak, double read) {
     qsort(c->shares, (size_t)rounds, sizeof(double), by_value);
     double flops = 2.0 * (double)c->s->m * (double)c->s->n * (double)c->s->k, best = c->rates[rounds - 1];
     double floor_compute = flops / peak, floor_memory = case_bytes(c) / read;
-    printf("%-4s %-13s %5ld %6ld %5ld %-13s %8.1f %6.1f%% %8.1f %6.1f%% %9.3f %8.3f %s\n", ct_dtype_name(c->dtype), forms[c->form],
-           (long)c->s->m, (long)c->s->n, (long)c->s->k, c->s->what, c->rates[rounds / 2] / 1e9, 100 * c->shares[rounds / 2],
-           best / 1e9, 100 * best / peak, 1e3 * flops / best, 1e3 * (floor_compute > floor_memory ? floor_compute : floor_memory),
+    printf("%-4s %-13s %5ld %6ld %5ld %-13s %8.1f %6.1f%% %8.1f %6.1f%% %9.3f %8.3f %s\n", ct_dtype_name(c->dtype),
+           forms[c->form], (long)c->s->m, (long)c->s->n, (long)c->s->k, c->s->what, c->rates[rounds / 2] / 1e9,
+           100 * c->shares[rounds / 2], best / 1e9, 100 * best / peak, 1e3 * flops / best,
+           1e3 * (floor_compute > floor_memory ? floor_compute : floor_memory),
            floor_compute > floor_memory ? "" : "memory");
 }
 
@@ -140,8 +149,8 @@ static void bench(ct_dtype dtype, int threads, int rounds, const char *only) {
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int form = 0; form < 4; form++) {
             char name[128];
-            snprintf(name, sizeof name, "%s %ld %ld %ld %s", forms[form], (long)shapes[s].m, (long)shapes[s].n, (long)shapes[s].k,
-                     shapes[s].what);
+            snprintf(name, sizeof name, "%s %ld %ld %ld %s", forms[form], (long)shapes[s].m, (long)shapes[s].n,
+                     (long)shapes[s].k, shapes[s].what);
             if (!strstr(name, only) || (form && shapes[s].m <= 64)) continue;
             cases[count] = (bench_case){.s = &shapes[s], .form = form, .dtype = dtype};
             set_call(&cases[count], &b);
@@ -151,7 +160,8 @@ static void bench(ct_dtype dtype, int threads, int rounds, const char *only) {
     b.scratch = pages(b.scratch_bytes);
     ct_team *team;
     ct_bandwidth bandwidth;
-    if (ct_team_create((ct_team_options){.threads = threads}, &team) || ct_bandwidth_measure(team, 0.1, &bandwidth)) exit(1);
+    if (ct_team_create((ct_team_options){.threads = threads}, &team) || ct_bandwidth_measure(team, 0.1, &bandwidth))
+        exit(1);
     fill(b.x, b.x_bytes, dtype), fill(b.w, b.w_bytes, dtype), fill(b.y, b.y_bytes, dtype);
     double peak = 0;
     for (int r = 0; r < rounds; r++)
@@ -167,9 +177,10 @@ static void bench(ct_dtype dtype, int threads, int rounds, const char *only) {
         }
     ct_peak_keep(dtype, threads, peak);
     printf("\n%s, %d thread%s, peak %.1f GFLOP/s, read %.1f copy %.1f triad %.1f GB/s, scratch %.1f MB, %d rounds\n",
-           ct_dtype_name(dtype), threads, threads == 1 ? "" : "s", peak / 1e9, bandwidth.read / 1e9, bandwidth.copy / 1e9,
-           bandwidth.triad / 1e9, (double)b.scratch_bytes / 1e6, rounds);
-    printf("                       M      N     K                 median        %%     best        %%   best ms floor ms\n");
+           ct_dtype_name(dtype), threads, threads == 1 ? "" : "s", peak / 1e9, bandwidth.read / 1e9,
+           bandwidth.copy / 1e9, bandwidth.triad / 1e9, (double)b.scratch_bytes / 1e6, rounds);
+    printf("                       M      N     K                 median        %%     best        %%   best ms "
+           "floor ms\n");
     for (int i = 0; i < count; i++) print_case(&cases[i], rounds, peak, bandwidth.read);
     ct_team_destroy(team);
 }

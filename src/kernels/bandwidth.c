@@ -1,4 +1,5 @@
-// The memory ceiling after McCalpin's STREAM: read, copy and triad over arrays no cache holds, with stores that bypass the caches.
+// The memory ceiling after McCalpin's STREAM: read, copy and triad over arrays no cache holds, with stores that
+// bypass the caches.
 #include "kernels/peak.h"
 
 #include <stdint.h>

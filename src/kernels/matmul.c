@@ -1,5 +1,6 @@
-// The matrix products of the op table: y = x wᵀ, dx = dy w, dw = dyᵀ x, and dw added to an accumulator. Each form is only a choice of
-// steps for the one blocked product of matmul_block.c; each set of instructions brings packing and a tile.
+// The matrix products of the op table: y = x wᵀ, dx = dy w, dw = dyᵀ x, and dw added to an accumulator. Each form is
+// only a choice of steps for the one blocked product of matmul_block.c; each set of instructions brings packing and a
+// tile.
 #include "matmul.h"
 
 extern const ct_kernel ct_kernels_matmul[];
@@ -15,33 +16,61 @@ static int64_t lead_elems(const ct_tensor *t) {
 static ct_matmul_side side_along(const ct_tensor *t) {
     return (ct_matmul_side){t->data, lead_elems(t), last_dim(t), 1};
 }
-static ct_matmul_side side_across(const ct_tensor *t) { return (ct_matmul_side){t->data, last_dim(t), 1, last_dim(t)}; }
+static ct_matmul_side side_across(const ct_tensor *t) {
+    return (ct_matmul_side){t->data, last_dim(t), 1, last_dim(t)};
+}
 
-static ct_matmul_finish finish_of(const ct_tensor *out) { return out->dtype == CT_BF16 ? CT_FINISH_BF16 : CT_FINISH_F32; }
+static ct_matmul_finish finish_of(const ct_tensor *out) {
+    return out->dtype == CT_BF16 ? CT_FINISH_BF16 : CT_FINISH_F32;
+}
 
 typedef ct_matmul_product ct_form(const ct_call *call, const ct_matmul_isa *isas);
 
 static ct_matmul_product form_y(const ct_call *c, const ct_matmul_isa *isas) {
     const ct_tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
-    return (ct_matmul_product){&isas[x->dtype == CT_BF16], side_along(x), side_along(w), last_dim(x), x->dtype,
-                               y->data, finish_of(y), c->scratch};
+    return (ct_matmul_product){&isas[x->dtype == CT_BF16],
+                               side_along(x),
+                               side_along(w),
+                               last_dim(x),
+                               x->dtype,
+                               y->data,
+                               finish_of(y),
+                               c->scratch};
 }
 static ct_matmul_product form_dx(const ct_call *c, const ct_matmul_isa *isas) {
     const ct_tensor *dy = &c->in[0], *w = &c->in[1], *dx = &c->out[0];
-    return (ct_matmul_product){&isas[dy->dtype == CT_BF16], side_along(dy), side_across(w), last_dim(dy), dy->dtype,
-                               dx->data, finish_of(dx), c->scratch};
+    return (ct_matmul_product){&isas[dy->dtype == CT_BF16],
+                               side_along(dy),
+                               side_across(w),
+                               last_dim(dy),
+                               dy->dtype,
+                               dx->data,
+                               finish_of(dx),
+                               c->scratch};
 }
 static ct_matmul_product form_dw(const ct_call *c, const ct_matmul_isa *isas) {
     const ct_tensor *dy = &c->in[0], *x = &c->in[1], *dw = &c->out[0];
-    return (ct_matmul_product){&isas[dy->dtype == CT_BF16], side_across(dy), side_across(x), lead_elems(dy), dy->dtype,
-                               dw->data, CT_FINISH_F32, c->scratch};
+    return (ct_matmul_product){&isas[dy->dtype == CT_BF16],
+                               side_across(dy),
+                               side_across(x),
+                               lead_elems(dy),
+                               dy->dtype,
+                               dw->data,
+                               CT_FINISH_F32,
+                               c->scratch};
 }
 static ct_matmul_product form_dw_acc(const ct_call *c, const ct_matmul_isa *isas) {
     const ct_tensor *dy = &c->in[1], *x = &c->in[2], *dw = &c->out[0];
     const int32_t *first = c->in[3].data;
     ct_matmul_finish finish = first && *first ? CT_FINISH_F32 : CT_FINISH_ADD_F32;
-    return (ct_matmul_product){&isas[dy->dtype == CT_BF16], side_across(dy), side_across(x), lead_elems(dy), dy->dtype,
-                               dw->data, finish, c->scratch};
+    return (ct_matmul_product){&isas[dy->dtype == CT_BF16],
+                               side_across(dy),
+                               side_across(x),
+                               lead_elems(dy),
+                               dy->dtype,
+                               dw->data,
+                               finish,
+                               c->scratch};
 }
 
 static void run(ct_form *form, const ct_matmul_isa *isas, const ct_call *call, ct_team *team) {

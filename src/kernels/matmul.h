@@ -1,18 +1,25 @@
-// Inside the matrix products: what an instruction set provides (packing and one tile), and the product that matmul_block.c cuts
-// into tiles. Words: a product is C[m,n] = sum over k of A[m,k]·B[n,k]; "rows" are A's m or B's n, "depth" is k; a unit is what
-// one lane multiplies in one step (one f32, or a pair of bf16 at depths 2u and 2u+1); a panel holds, unit after unit, the same
-// unit of `width` neighbouring rows.
+// Inside the matrix products: what an instruction set provides (packing and one tile), and the product that
+// matmul_block.c cuts into tiles. Words: a product is C[m,n] = sum over k of A[m,k]·B[n,k]; "rows" are A's m or B's
+// n, "depth" is k; a unit is what one lane multiplies in one step (one f32, or a pair of bf16 at depths 2u and 2u+1);
+// a panel holds, unit after unit, the same unit of `width` neighbouring rows.
 #pragma once
 #include "kernels/kernel.h"
 
 typedef enum { CT_FINISH_F32, CT_FINISH_BF16, CT_FINISH_ADD_F32 } ct_matmul_finish;
 
-// One tile: rows × cols sums over `units` units. Starts from zero or from `from`; ends in `to` (f32, row step: the tile's full
-// width), or, where `to` is NULL, in C by `finish`.
+// Memory that will be packed soon: `left` lines, in runs of neighbouring ones.
+typedef struct {
+    uintptr_t at;
+    int64_t jump; // bytes from the end of a run to the next
+    int64_t run, index, left;
+} ct_matmul_fetch;
+
+// One tile: rows × cols sums over `units` units. Starts from zero or from `from`; ends in `to` (f32, row step: the
+// tile's full width), or, where `to` is NULL, in C by `finish`.
 typedef struct {
     const void *a, *b; // panels at their first unit
     int64_t units;
-    const void *fetch; // memory that will be needed soon, a line for every 8 units
+    ct_matmul_fetch *fetch; // what may be fetched meanwhile; a tile takes lines from it as it likes
     const float *from;
     float *to;
     void *c;
@@ -21,9 +28,10 @@ typedef struct {
     ct_matmul_finish finish;
 } ct_matmul_tile;
 
-// How a block of one operand becomes panels: panel i holds rows i·height to (i+1)·height, or fewer at the end, in `width` ≥ height lanes.
-// Further lanes hold anything, a last half pair holds zero. `source` is the block's first element; `step` is the distance in elements
-// between rows ("along": depth is contiguous) or between depths ("across": rows are).
+// How a block of one operand becomes panels: panel i holds rows i·height to (i+1)·height, or fewer at the end, in
+// `width` ≥ height lanes. Further lanes hold anything, a last half pair holds zero. `source` is the block's first
+// element; `step` is the distance in elements between rows ("along": depth is contiguous) or between depths
+// ("across": rows are).
 typedef struct {
     uint32_t *panels;
     int width, height;
@@ -41,7 +49,8 @@ typedef struct {
     void (*tile)(const ct_matmul_tile *tile);
 } ct_matmul_isa;
 
-// [dtype == CT_BF16]; the entries of a set of instructions that has no path for a dtype are not in the table of kernels.
+// [dtype == CT_BF16]; the entries of a set of instructions that has no path for a dtype are not in the table of
+// kernels.
 extern const ct_matmul_isa ct_matmul_generic[2], ct_matmul_avx2[2], ct_matmul_avx512[2], ct_matmul_avx512bf16[2];
 
 // One operand of a product. One of the steps is 1.

@@ -1,5 +1,5 @@
-// Products of f32, and of bf16 widened exactly to f32 while it is packed, with AVX2 fused multiply-adds: the same sums, bit for bit,
-// as the AVX-512 path's. Packing is plain C: machines without AVX-512 are the exception here.
+// Products of f32, and of bf16 widened exactly to f32 while it is packed, with AVX2 fused multiply-adds: the same
+// sums, bit for bit, as the AVX-512 path's. Packing is plain C: machines without AVX-512 are the exception here.
 #include "matmul_plain.h"
 
 #include <immintrin.h>
@@ -36,12 +36,24 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
 
 static void tile(const ct_matmul_tile *t) {
     switch (t->rows) {
-    case 1: tile_rows(t, 1); break;
-    case 2: tile_rows(t, 2); break;
-    case 3: tile_rows(t, 3); break;
-    case 4: tile_rows(t, 4); break;
-    case 5: tile_rows(t, 5); break;
-    default: tile_rows(t, 6); break;
+    case 1:
+        tile_rows(t, 1);
+        break;
+    case 2:
+        tile_rows(t, 2);
+        break;
+    case 3:
+        tile_rows(t, 3);
+        break;
+    case 4:
+        tile_rows(t, 4);
+        break;
+    case 5:
+        tile_rows(t, 5);
+        break;
+    default:
+        tile_rows(t, 6);
+        break;
     }
 }
 

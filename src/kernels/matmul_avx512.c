@@ -1,4 +1,5 @@
-// Products of f32, and of bf16 widened exactly to f32 while it is packed, with AVX-512 fused multiply-adds. Denormals are IEEE's.
+// Products of f32, and of bf16 widened exactly to f32 while it is packed, with AVX-512 fused multiply-adds. Denormals
+// are IEEE's.
 #include <immintrin.h>
 
 static inline __attribute__((always_inline)) __m512 multiply_add(__m512 sum, __m512i a, __m512i b) {
@@ -25,40 +26,52 @@ CT_INLINE __m512i load_bf16(const void *source, int64_t elems) {
 }
 
 static void pack_along_f32(const ct_matmul_packing *p) {
-    if (p->width == LANES) pack_along_with(load_f32, 1, sizeof(float), p, LANES);
-    else pack_along_with(load_f32, 1, sizeof(float), p, 2 * LANES);
+    if (p->width == LANES)
+        pack_along_with(load_f32, 1, sizeof(float), p, LANES);
+    else
+        pack_along_with(load_f32, 1, sizeof(float), p, 2 * LANES);
 }
 static void pack_along_bf16(const ct_matmul_packing *p) {
-    if (p->width == LANES) pack_along_with(load_bf16, 1, sizeof(uint16_t), p, LANES);
-    else pack_along_with(load_bf16, 1, sizeof(uint16_t), p, 2 * LANES);
+    if (p->width == LANES)
+        pack_along_with(load_bf16, 1, sizeof(uint16_t), p, LANES);
+    else
+        pack_along_with(load_bf16, 1, sizeof(uint16_t), p, 2 * LANES);
 }
 
-// A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each other out.
-CT_INLINE void pack_across_with(unit_loader *load, const int elem_bytes, const ct_matmul_packing *p, const int width) {
+// A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each
+// other out.
+CT_INLINE void pack_across_with(unit_loader *load, const int elem_bytes, const ct_matmul_packing *p,
+                                const int width) {
     const int64_t step_bytes = p->step * elem_bytes, ahead = fetch_ahead(p, elem_bytes);
     for (int64_t k = 0; k < p->depth; k += ACROSS_DEPTH) {
         uint32_t *panel = p->panels + k * width;
         int64_t depth = p->depth - k < ACROSS_DEPTH ? p->depth - k : ACROSS_DEPTH;
         const char *source = (const char *)p->source + k * step_bytes;
         if (width == LANES) fetch_depths(source, step_bytes, ahead, p->rows * elem_bytes);
-        for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step, source += p->height * elem_bytes) {
+        for (int64_t row = 0; row < p->rows;
+             row += p->height, panel += p->panel_step, source += p->height * elem_bytes) {
             int64_t rows = p->rows - row < p->height ? p->rows - row : p->height;
             if (width > LANES) fetch_depths(source, step_bytes, ahead, rows * elem_bytes);
             for (int lane = 0; lane < rows; lane += LANES) {
                 int64_t here = rows - lane < LANES ? rows - lane : LANES;
                 for (int64_t d = 0; d < depth; d++)
-                    _mm512_store_si512(panel + d * width + lane, load(source + lane * elem_bytes + d * step_bytes, here));
+                    _mm512_store_si512(panel + d * width + lane,
+                                       load(source + lane * elem_bytes + d * step_bytes, here));
             }
         }
     }
 }
 static void pack_across_f32(const ct_matmul_packing *p) {
-    if (p->width == LANES) pack_across_with(load_f32, sizeof(float), p, LANES);
-    else pack_across_with(load_f32, sizeof(float), p, 2 * LANES);
+    if (p->width == LANES)
+        pack_across_with(load_f32, sizeof(float), p, LANES);
+    else
+        pack_across_with(load_f32, sizeof(float), p, 2 * LANES);
 }
 static void pack_across_bf16(const ct_matmul_packing *p) {
-    if (p->width == LANES) pack_across_with(load_bf16, sizeof(uint16_t), p, LANES);
-    else pack_across_with(load_bf16, sizeof(uint16_t), p, 2 * LANES);
+    if (p->width == LANES)
+        pack_across_with(load_bf16, sizeof(uint16_t), p, LANES);
+    else
+        pack_across_with(load_bf16, sizeof(uint16_t), p, 2 * LANES);
 }
 
 const ct_matmul_isa ct_matmul_avx512[2] = {

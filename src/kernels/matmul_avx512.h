@@ -1,16 +1,18 @@
-// The AVX-512 tile and transposition that matmul_avx512.c (one f32 a lane) and matmul_avx512bf16.c (a pair of bf16 a lane) share.
-// The including file defines, before it includes this, the one step in which they differ:
+// The AVX-512 tile and transposition that matmul_avx512.c (one f32 a lane) and matmul_avx512bf16.c (a pair of bf16 a
+// lane) share. The including file defines, before it includes this, the one step in which they differ:
 //   static inline __m512 multiply_add(__m512 sum, __m512i a, __m512i b);
 #pragma once
 #include "matmul.h"
 
 #include <immintrin.h>
 
-enum { ROWS = 14, COLS = 32, LANES = 16, A_WIDTH = 16, ACROSS_DEPTH = 8, FETCH_UNITS = 8 };
+enum { ROWS = 14, COLS = 32, LANES = 16, A_WIDTH = 16, ACROSS_DEPTH = 8, FETCH_UNITS = 4 };
 
 #define CT_INLINE static inline __attribute__((always_inline))
 
-CT_INLINE __mmask16 lanes(int count) { return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1); }
+CT_INLINE __mmask16 lanes(int count) {
+    return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+}
 
 CT_INLINE void tile_finish(const ct_matmul_tile *t, int row, __m512 left, __m512 right) {
     int64_t at = row * t->c_step;
@@ -41,6 +43,16 @@ CT_INLINE void tile_fetch(const ct_matmul_tile *t, const int rows) {
     }
 }
 
+CT_INLINE void fetch_line(ct_matmul_fetch *f) {
+    if (f->left <= 0) return;
+    __builtin_prefetch((const void *)f->at, 0, 2);
+    f->left--;
+    f->at += 64;
+    if (++f->index < f->run) return;
+    f->index = 0;
+    f->at += (uintptr_t)f->jump;
+}
+
 // The tile for a constant number of rows: `rows` × 2 sums stay in registers.
 CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
     __m512 sum[ROWS][2];
@@ -50,21 +62,22 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
         sum[i][1] = t->from ? _mm512_load_ps(t->from + i * COLS + LANES) : _mm512_setzero_ps();
     }
     const int32_t *a = t->a, *b = t->b;
-    const char *fetch = t->fetch;
     float *to = t->to;
+    ct_matmul_fetch fetch = *t->fetch;
     if (!to) tile_fetch(t, rows);
-    for (int64_t left_over = t->units; left_over > 0; left_over -= FETCH_UNITS, fetch += 64) {
-        __builtin_prefetch(fetch, 0, 2);
-    for (int64_t u = left_over < FETCH_UNITS ? left_over : FETCH_UNITS; u > 0; u--, a += A_WIDTH, b += COLS) {
-        __m512i left = _mm512_load_si512(b), right = _mm512_load_si512(b + LANES);
+    for (int64_t left = t->units; left > 0; left -= FETCH_UNITS) {
+        fetch_line(&fetch);
+        for (int64_t u = left < FETCH_UNITS ? left : FETCH_UNITS; u > 0; u--, a += A_WIDTH, b += COLS) {
+            __m512i b_left = _mm512_load_si512(b), b_right = _mm512_load_si512(b + LANES);
 #pragma GCC unroll 14
-        for (int i = 0; i < rows; i++) {
-            __m512i both = _mm512_set1_epi32(a[i]);
-            sum[i][0] = multiply_add(sum[i][0], both, left);
-            sum[i][1] = multiply_add(sum[i][1], both, right);
+            for (int i = 0; i < rows; i++) {
+                __m512i both = _mm512_set1_epi32(a[i]);
+                sum[i][0] = multiply_add(sum[i][0], both, b_left);
+                sum[i][1] = multiply_add(sum[i][1], both, b_right);
+            }
         }
     }
-    }
+    *t->fetch = fetch;
     if (to) {
 #pragma GCC unroll 14
         for (int i = 0; i < rows; i++) {
@@ -79,20 +92,48 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
 
 static void tile(const ct_matmul_tile *t) {
     switch (t->rows) {
-    case 1: tile_rows(t, 1); break;
-    case 2: tile_rows(t, 2); break;
-    case 3: tile_rows(t, 3); break;
-    case 4: tile_rows(t, 4); break;
-    case 5: tile_rows(t, 5); break;
-    case 6: tile_rows(t, 6); break;
-    case 7: tile_rows(t, 7); break;
-    case 8: tile_rows(t, 8); break;
-    case 9: tile_rows(t, 9); break;
-    case 10: tile_rows(t, 10); break;
-    case 11: tile_rows(t, 11); break;
-    case 12: tile_rows(t, 12); break;
-    case 13: tile_rows(t, 13); break;
-    default: tile_rows(t, 14); break;
+    case 1:
+        tile_rows(t, 1);
+        break;
+    case 2:
+        tile_rows(t, 2);
+        break;
+    case 3:
+        tile_rows(t, 3);
+        break;
+    case 4:
+        tile_rows(t, 4);
+        break;
+    case 5:
+        tile_rows(t, 5);
+        break;
+    case 6:
+        tile_rows(t, 6);
+        break;
+    case 7:
+        tile_rows(t, 7);
+        break;
+    case 8:
+        tile_rows(t, 8);
+        break;
+    case 9:
+        tile_rows(t, 9);
+        break;
+    case 10:
+        tile_rows(t, 10);
+        break;
+    case 11:
+        tile_rows(t, 11);
+        break;
+    case 12:
+        tile_rows(t, 12);
+        break;
+    case 13:
+        tile_rows(t, 13);
+        break;
+    default:
+        tile_rows(t, 14);
+        break;
     }
 }
 
@@ -130,10 +171,11 @@ CT_INLINE void transpose(__m512i v[16]) {
 // Loads the units of `elems` elements at `source`, the rest zero.
 typedef __m512i unit_loader(const void *source, int64_t elems);
 
-// Packs up to 16 rows of one panel where depth is contiguous, 16 units at a time through a transposition. Rows that are not there repeat
-// the last one. Lines are fetched AHEAD_BYTES before they are used, at the end those of the rows that come next.
-CT_INLINE void pack_rows(unit_loader *load, const int unit, const int elem_bytes, uint32_t *to, const int width, const char *source,
-                         int64_t step_bytes, int rows, int64_t depth, int64_t next_bytes) {
+// Packs up to 16 rows of one panel where depth is contiguous, 16 units at a time through a transposition. Rows that
+// are not there repeat the last one. Lines are fetched AHEAD_BYTES before they are used, at the end those of the rows
+// that come next.
+CT_INLINE void pack_rows(unit_loader *load, const int unit, const int elem_bytes, uint32_t *to, const int width,
+                         const char *source, int64_t step_bytes, int rows, int64_t depth, int64_t next_bytes) {
     enum { AHEAD_BYTES = 256 };
     const char *row[LANES];
     for (int i = 0; i < LANES; i++) row[i] = source + step_bytes * (i < rows ? i : rows - 1);
@@ -159,20 +201,23 @@ CT_INLINE void pack_rows(unit_loader *load, const int unit, const int elem_bytes
     for (int u = 0; u * unit < elems; u++) _mm512_store_si512(to + u * width, v[u]);
 }
 
-CT_INLINE void pack_along_with(unit_loader *load, const int unit, const int elem_bytes, const ct_matmul_packing *p, const int width) {
+CT_INLINE void pack_along_with(unit_loader *load, const int unit, const int elem_bytes, const ct_matmul_packing *p,
+                               const int width) {
     uint32_t *panel = p->panels;
     int64_t step_bytes = p->step * elem_bytes;
     for (int64_t row = 0; row < p->rows; row += p->height, panel += p->panel_step) {
         int rows = (int)(p->rows - row < p->height ? p->rows - row : p->height);
         for (int lane = 0; lane < rows; lane += LANES) {
             int here = rows - lane < LANES ? rows - lane : LANES;
-            pack_rows(load, unit, elem_bytes, panel + lane, width, (const char *)p->source + (row + lane) * step_bytes, step_bytes,
-                      here, p->depth, here * step_bytes);
+            pack_rows(load, unit, elem_bytes, panel + lane, width,
+                      (const char *)p->source + (row + lane) * step_bytes, step_bytes, here, p->depth,
+                      here * step_bytes);
         }
     }
 }
 
-// Fetches the lines of `bytes` of the ACROSS_DEPTH depths that lie `ahead` bytes behind those at `source` into the second-level cache.
+// Fetches the lines of `bytes` of the ACROSS_DEPTH depths that lie `ahead` bytes behind those at `source` into the
+// second-level cache.
 CT_INLINE void fetch_depths(const char *source, int64_t step_bytes, int64_t ahead, int64_t bytes) {
     for (int d = 0; d < ACROSS_DEPTH; d++) {
         uintptr_t at = (uintptr_t)source + (uintptr_t)(d * step_bytes + ahead), end = at + (uintptr_t)bytes;

@@ -1,6 +1,6 @@
-// Products of bf16 with VDPBF16PS: a lane holds the pair of depths 2u and 2u+1, both are multiplied and added to an f32 sum in one
-// step, in the fixed order of the instruction. Pairs are cut by depth alone, an odd depth ends in a zero, so bits are stable.
-// The instruction treats denormals as zero, and so does the conversion of the result.
+// Products of bf16 with VDPBF16PS: a lane holds the pair of depths 2u and 2u+1, both are multiplied and added to an
+// f32 sum in one step, in the fixed order of the instruction. Pairs are cut by depth alone, an odd depth ends in a
+// zero, so bits are stable. The instruction treats denormals as zero, and so does the conversion of the result.
 #include <immintrin.h>
 
 static inline __attribute__((always_inline)) __m512 multiply_add(__m512 sum, __m512i a, __m512i b) {
@@ -16,8 +16,10 @@ CT_INLINE __m512i load_pairs(const void *source, int64_t elems) {
 }
 
 static void pack_along(const ct_matmul_packing *p) {
-    if (p->width == LANES) pack_along_with(load_pairs, 2, sizeof(uint16_t), p, LANES);
-    else pack_along_with(load_pairs, 2, sizeof(uint16_t), p, 2 * LANES);
+    if (p->width == LANES)
+        pack_along_with(load_pairs, 2, sizeof(uint16_t), p, LANES);
+    else
+        pack_along_with(load_pairs, 2, sizeof(uint16_t), p, 2 * LANES);
 }
 
 // Interleaves two depths of 16 rows into pairs.
@@ -33,12 +35,14 @@ CT_INLINE void pack_depths(uint32_t *to, const uint16_t *s, int64_t step, int ro
         uint32_t *at = to + lane;
         int64_t k = 0;
         for (; k + 2 <= depth; k += 2, even += 2 * step, odd += 2 * step, at += width)
-            _mm512_store_si512(at, interleave(_mm256_maskz_loadu_epi16(mask, even), _mm256_maskz_loadu_epi16(mask, odd)));
+            _mm512_store_si512(at,
+                               interleave(_mm256_maskz_loadu_epi16(mask, even), _mm256_maskz_loadu_epi16(mask, odd)));
         if (k < depth) _mm512_store_si512(at, _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even)));
     }
 }
 
-// A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each other out.
+// A few depths of all panels at a time: each line is read once, and lines of one set of the cache do not push each
+// other out.
 CT_INLINE void pack_across_width(const ct_matmul_packing *p, const int width) {
     const int64_t ahead = fetch_ahead(p, 2);
     for (int64_t k = 0; k < p->depth; k += ACROSS_DEPTH) {
@@ -54,8 +58,10 @@ CT_INLINE void pack_across_width(const ct_matmul_packing *p, const int width) {
     }
 }
 static void pack_across(const ct_matmul_packing *p) {
-    if (p->width == LANES) pack_across_width(p, LANES);
-    else pack_across_width(p, 2 * LANES);
+    if (p->width == LANES)
+        pack_across_width(p, LANES);
+    else
+        pack_across_width(p, 2 * LANES);
 }
 
 const ct_matmul_isa ct_matmul_avx512bf16[2] = {

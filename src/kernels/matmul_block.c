@@ -1,17 +1,21 @@
-// Cuts a product into tiles after Goto and van de Geijn (Anatomy of high-performance matrix multiplication, 2008): C is dealt out
-// to the threads as a grid of regions; each thread packs its own blocks of B and A into its part of the scratch and runs tiles on
-// them. Depth is one ascending sweep for every element: where it is cut into blocks, the f32 sums wait in scratch between two
-// blocks, which changes no bit. Left out on purpose: split depth, shared packing, stealing (no waiting between threads inside a product).
+// Cuts a product into tiles after Goto and van de Geijn (Anatomy of high-performance matrix multiplication, 2008): C
+// is dealt out to the threads as a grid of regions; each thread packs its own blocks of B and A into its part of the
+// scratch and runs tiles on them. Depth is one ascending sweep for every element: where it is cut into blocks, the
+// f32 sums wait in scratch between two blocks, which changes no bit. Left out on purpose: split depth, shared
+// packing, stealing (no waiting between threads inside a product).
 #include "matmul.h"
 
 enum {
-    MAX_UNITS = 1024,    // depth of a block: an A panel is 64 KiB, a B panel 128 KiB; sums that wait cost more than longer panels
+    MAX_UNITS = 1024,    // depth of a block: an A panel is 64 KiB, a B panel 128 KiB; sums that wait cost more than
+                         // longer panels
     MAX_ROWS = 126,      // rows of an A block: half of a 1 MiB L2
     MAX_COLS = 1024,     // columns of a B block: 4 MiB
     MAX_SUM_ROWS = 1024, // rows whose sums wait in scratch at a time
     FEW_ROWS = 64,       // up to here B is not reused enough to keep more of it than a cache holds
     FEW_ROWS_COLS = 64,
     KEEP_BYTES = 1 << 20, // A stays packed for all of B's blocks where it is no larger
+    PACK_COLS = 64,       // columns of B packed at a time, right before their first tiles
+    FETCH_COLS = 512,     // the next rows of A are fetched while the last so many columns run
     LINE = 64,
 };
 
@@ -69,9 +73,9 @@ static layout lay_out(const ct_matmul_product *p, int threads) {
     l.a_bytes = whole_lines(l.keep_a ? a_all : a_block);
     l.b_bytes = whole_lines((size_t)l.block_cols * panel_units);
     if (l.depth_blocks > 1)
-        l.sum_bytes = whole_lines((size_t)ceil_div(l.sum_rows, l.block_rows) *
-                                  (size_t)ceil_div(l.block_rows, isa->tile_rows) * (size_t)isa->tile_rows *
-                                  (size_t)l.block_cols * sizeof(float));
+        l.sum_bytes =
+            whole_lines((size_t)ceil_div(l.sum_rows, l.block_rows) * (size_t)ceil_div(l.block_rows, isa->tile_rows) *
+                        (size_t)isa->tile_rows * (size_t)l.block_cols * sizeof(float));
     return l;
 }
 
@@ -95,6 +99,7 @@ typedef struct {
     const layout *l;
     char *a, *b;
     float *sums;
+    int64_t cols_end; // of its region
 } worker;
 
 // The height of a block's tiles: evenly cut, so that none is a sliver.
@@ -104,12 +109,13 @@ static int tile_height(const ct_matmul_isa *isa, range rows) {
 }
 
 static const char *element(const ct_matmul_product *p, const ct_matmul_side *side, int64_t row, int64_t depth) {
-    return (const char *)side->data + (row * side->row_step + depth * side->depth_step) * (int64_t)ct_dtype_bytes(p->dtype);
+    return (const char *)side->data +
+           (row * side->row_step + depth * side->depth_step) * (int64_t)ct_dtype_bytes(p->dtype);
 }
 
 // Packs rows × depths of a side into panels of `height` rows.
-static void pack_block(const ct_matmul_product *p, const ct_matmul_side *side, char *to, range rows, range depths, int height,
-                       int width) {
+static void pack_block(const ct_matmul_product *p, const ct_matmul_side *side, char *to, range rows, range depths,
+                       int height, int width) {
     int across = side->row_step == 1 && side->depth_step != 1;
     ct_matmul_packing packing = {
         .panels = (uint32_t *)to,
@@ -124,51 +130,87 @@ static void pack_block(const ct_matmul_product *p, const ct_matmul_side *side, c
     (across ? p->isa->pack_across : p->isa->pack_along)(&packing);
 }
 
-// All tiles of a packed block of A with a packed block of B. `sums` holds the tiles' sums, column panel after column panel.
-static void run_tiles(const worker *w, const char *a, range rows, range cols, int64_t units, float *sums, int first, int last) {
+// The lines of rows × depths of a side, in the order in which packing reads them.
+static ct_matmul_fetch lines_of(const ct_matmul_product *p, const ct_matmul_side *side, range rows, range depths) {
+    int64_t elem = (int64_t)ct_dtype_bytes(p->dtype), count = rows.end - rows.begin,
+            depth = depths.end - depths.begin;
+    if (count <= 0) return (ct_matmul_fetch){0};
+    int across = side->row_step == 1 && side->depth_step != 1;
+    uintptr_t at = (uintptr_t)element(p, side, rows.begin, depths.begin), line = at / LINE * LINE;
+    int64_t run = ceil_div((int64_t)(at - line) + (across ? count : depth) * elem, LINE);
+    int64_t step = (across ? side->depth_step : side->row_step) * elem;
+    return (ct_matmul_fetch){
+        .at = line, .jump = step - run * LINE, .run = run, .left = run * (across ? depth : count)};
+}
+
+// Where a block stands: rows × cols × depths of C's sums.
+typedef struct {
+    range rows, cols, depths;
+    int64_t units;
+    int height; // of its tiles
+    int first, last;
+} block;
+
+// One column of tiles: a packed block of A with one panel of B. `sums` holds the tiles' sums.
+static void run_panel(const worker *w, const block *k, const char *a, const char *b, int64_t n, float *sums,
+                      ct_matmul_fetch *fetch) {
     const ct_matmul_product *p = w->p;
     const ct_matmul_isa *isa = p->isa;
-    int64_t tile_elems = (int64_t)isa->tile_rows * isa->tile_cols;
-    int height = tile_height(isa, rows);
-    int64_t fetch_bytes = units / 8 * LINE;
-    int64_t a_panel = units * isa->a_width * (int64_t)sizeof(uint32_t), b_panel = units * isa->tile_cols * (int64_t)sizeof(uint32_t);
     int64_t c_bytes = p->finish == CT_FINISH_BF16 ? 2 : 4;
-    ct_matmul_tile t = {.units = units, .b = w->b, .c_step = p->b.rows, .finish = p->finish};
-    for (int64_t n = cols.begin; n < cols.end; n += isa->tile_cols) {
-        t.cols = (int)min64(isa->tile_cols, cols.end - n);
-        t.a = a;
-        t.fetch = (const char *)t.b + b_panel;
-        for (int64_t m = rows.begin; m < rows.end; m += height, t.fetch = (const char *)t.fetch + fetch_bytes) {
-            t.rows = (int)min64(height, rows.end - m);
-            t.from = first ? NULL : sums;
-            t.to = last ? NULL : sums;
-            t.c = (char *)p->c + (m * p->b.rows + n) * c_bytes;
-            isa->tile(&t);
-            t.a = (const char *)t.a + a_panel;
-            sums = sums ? sums + tile_elems : NULL;
-        }
-        t.b = (const char *)t.b + b_panel;
+    ct_matmul_tile t = {.a = a, .b = b, .units = k->units, .fetch = fetch, .c_step = p->b.rows, .finish = p->finish};
+    t.cols = (int)min64(isa->tile_cols, k->cols.end - n);
+    for (int64_t m = k->rows.begin; m < k->rows.end; m += k->height) {
+        t.rows = (int)min64(k->height, k->rows.end - m);
+        t.from = k->first ? NULL : sums;
+        t.to = k->last ? NULL : sums;
+        t.c = (char *)p->c + (m * p->b.rows + n) * c_bytes;
+        isa->tile(&t);
+        t.a = (const char *)t.a + k->units * isa->a_width * (int64_t)sizeof(uint32_t);
+        sums = sums ? sums + isa->tile_rows * isa->tile_cols : NULL;
     }
 }
 
-// One block of depth of rows × cols: packs B, then block after block of A. `pack_a` is 0 where A is kept and packed already.
-static void run_depth_block(const worker *w, range rows, range cols, int64_t block, int pack_a) {
+// All tiles of a packed block of A. With the first rows the columns are packed on the way: while a few of them run,
+// the next ones' source is fetched, and towards the end that of the next rows.
+static void run_tiles(const worker *w, const block *k, const char *a, float *sums, int pack_b, range next_rows) {
+    const ct_matmul_product *p = w->p;
+    const ct_matmul_isa *isa = p->isa;
+    int64_t panel_bytes = k->units * isa->tile_cols * (int64_t)sizeof(uint32_t);
+    int64_t tiles = ceil_div(k->rows.end - k->rows.begin, k->height);
+    ct_matmul_fetch next_a = lines_of(p, &p->a, next_rows, k->depths), next_b = {0};
+    for (int64_t n = k->cols.begin; n < k->cols.end; n += isa->tile_cols) {
+        int64_t at = n - k->cols.begin;
+        char *b = w->b + at / isa->tile_cols * panel_bytes;
+        if (pack_b && at % PACK_COLS == 0) {
+            int64_t end = min64(n + PACK_COLS, k->cols.end);
+            pack_block(p, &p->b, b, (range){n, end}, k->depths, isa->tile_cols, isa->tile_cols);
+            next_b = lines_of(p, &p->b, (range){end, min64(end + PACK_COLS, w->cols_end)}, k->depths);
+        }
+        ct_matmul_fetch *fetch = next_b.left <= 0 && n + FETCH_COLS >= k->cols.end ? &next_a : &next_b;
+        run_panel(w, k, a, b, n, sums, fetch);
+        if (sums) sums += tiles * isa->tile_rows * isa->tile_cols;
+    }
+}
+
+// One block of depth of rows × cols, block of rows after block of rows. `pack_a` is 0 where A is kept and packed
+// already.
+static void run_depth_block(const worker *w, range rows, range cols, int64_t index, int pack_a) {
     const ct_matmul_product *p = w->p;
     const ct_matmul_isa *isa = p->isa;
     const layout *l = w->l;
-    range depths = part_of(0, p->depth, l->block_units * isa->elems_a_unit, block);
-    int64_t units = ceil_div(depths.end - depths.begin, isa->elems_a_unit);
+    block k = {.cols = cols, .first = index == 0, .last = index == l->depth_blocks - 1};
+    k.depths = part_of(0, p->depth, l->block_units * isa->elems_a_unit, index);
+    k.units = ceil_div(k.depths.end - k.depths.begin, isa->elems_a_unit);
     int64_t panels_b = ceil_div(cols.end - cols.begin, isa->tile_cols);
-    pack_block(p, &p->b, w->b, cols, depths, isa->tile_cols, isa->tile_cols);
     float *sums = w->sums;
     for (int64_t i = 0; i * l->block_rows < rows.end - rows.begin; i++) {
-        range r = part_of(rows.begin, rows.end, l->block_rows, i);
-        int64_t tiles = ceil_div(r.end - r.begin, isa->tile_rows);
+        k.rows = part_of(rows.begin, rows.end, l->block_rows, i);
+        k.height = tile_height(isa, k.rows);
         char *a = w->a;
-        if (l->keep_a) a += block * ceil_div(l->block_rows, isa->tile_rows) * isa->a_width * l->block_units * 4;
-        if (pack_a) pack_block(p, &p->a, a, r, depths, tile_height(isa, r), isa->a_width);
-        run_tiles(w, a, r, cols, units, sums, block == 0, block == l->depth_blocks - 1);
-        if (sums) sums += tiles * panels_b * isa->tile_rows * isa->tile_cols;
+        if (l->keep_a) a += index * ceil_div(l->block_rows, isa->tile_rows) * isa->a_width * l->block_units * 4;
+        if (pack_a) pack_block(p, &p->a, a, k.rows, k.depths, k.height, isa->a_width);
+        run_tiles(w, &k, a, sums, i == 0, part_of(rows.begin, rows.end, l->block_rows, i + 1));
+        if (sums) sums += ceil_div(k.rows.end - k.rows.begin, k.height) * panels_b * isa->tile_rows * isa->tile_cols;
     }
 }
 
@@ -182,16 +224,17 @@ static void run_region(void *context, int thread, int threads) {
     const ct_matmul_product *p = j->product;
     const layout *l = &j->layout;
     (void)threads;
-    range m = part_of(0, p->a.rows, l->rows, thread % l->threads_m), n = part_of(0, p->b.rows, l->cols, thread / l->threads_m);
+    range m = part_of(0, p->a.rows, l->rows, thread % l->threads_m),
+          n = part_of(0, p->b.rows, l->cols, thread / l->threads_m);
     char *mine = (char *)p->scratch + (l->a_bytes + l->b_bytes + l->sum_bytes) * (size_t)thread;
-    worker w = {.p = p, .l = l, .a = mine, .b = mine + l->a_bytes};
+    worker w = {.p = p, .l = l, .a = mine, .b = mine + l->a_bytes, .cols_end = n.end};
     if (l->depth_blocks > 1) w.sums = (float *)(mine + l->a_bytes + l->b_bytes);
     if (m.begin >= m.end) return;
     for (int64_t jc = n.begin; jc < n.end; jc += l->block_cols)
         for (int64_t ms = m.begin; ms < m.end; ms += l->sum_rows)
-            for (int64_t block = 0; block < l->depth_blocks; block++)
-                run_depth_block(&w, (range){ms, min64(ms + l->sum_rows, m.end)}, (range){jc, min64(jc + l->block_cols, n.end)},
-                                block, !l->keep_a || jc == n.begin);
+            for (int64_t index = 0; index < l->depth_blocks; index++)
+                run_depth_block(&w, (range){ms, min64(ms + l->sum_rows, m.end)},
+                                (range){jc, min64(jc + l->block_cols, n.end)}, index, !l->keep_a || jc == n.begin);
 }
 
 void ct_matmul_product_run(const ct_matmul_product *product, ct_team *team) {

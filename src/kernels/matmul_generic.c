@@ -10,8 +10,10 @@ static void tile(const ct_matmul_tile *t) {
     for (int64_t u = 0; u < t->units; u++, a += ROWS, b += COLS)
         for (int i = 0; i < t->rows; i++)
             for (int j = 0; j < COLS; j++) sums[i][j] += a[i] * b[j];
-    if (t->to) memcpy(t->to, sums, sizeof sums[0] * (size_t)t->rows);
-    else finish_plain(t, sums[0], COLS);
+    if (t->to)
+        memcpy(t->to, sums, sizeof sums[0] * (size_t)t->rows);
+    else
+        finish_plain(t, sums[0], COLS);
 }
 
 const ct_matmul_isa ct_matmul_generic[2] = {

@@ -1,4 +1,5 @@
-// Packing and finishing a tile in plain C, for the paths whose lane is one f32 and which no machine of today depends on for speed.
+// Packing and finishing a tile in plain C, for the paths whose lane is one f32 and which no machine of today depends
+// on for speed.
 #pragma once
 #include "matmul.h"
 
@@ -8,8 +9,10 @@ static inline void finish_plain(const ct_matmul_tile *t, const float *sums, int 
         int64_t at = i * t->c_step;
         for (int j = 0; j < t->cols; j++) {
             float *c = (float *)t->c + at + j, sum = sums[i * step + j];
-            if (t->finish == CT_FINISH_BF16) ((uint16_t *)t->c)[at + j] = ct_bf16_from_f32(sum);
-            else *c = t->finish == CT_FINISH_ADD_F32 ? *c + sum : sum;
+            if (t->finish == CT_FINISH_BF16)
+                ((uint16_t *)t->c)[at + j] = ct_bf16_from_f32(sum);
+            else
+                *c = t->finish == CT_FINISH_ADD_F32 ? *c + sum : sum;
         }
     }
 }
@@ -23,7 +26,8 @@ static inline void pack_f32(const ct_matmul_packing *p, int64_t row_step, int64_
         const float *source = (const float *)p->source + row * row_step;
         int rows = min_rows(p->rows - row, p->height);
         for (int64_t k = 0; k < p->depth; k++)
-            for (int r = 0; r < p->width; r++) panel[k * p->width + r] = r < rows ? source[r * row_step + k * depth_step] : 0;
+            for (int r = 0; r < p->width; r++)
+                panel[k * p->width + r] = r < rows ? source[r * row_step + k * depth_step] : 0;
     }
 }
 static inline void pack_bf16(const ct_matmul_packing *p, int64_t row_step, int64_t depth_step) {

@@ -1,4 +1,5 @@
-// The arithmetic ceiling: independent chains of multiply-adds in registers, as many as hide the latency, on every thread at once.
+// The arithmetic ceiling: independent chains of multiply-adds in registers, as many as hide the latency, on every
+// thread at once.
 #include "kernels/peak.h"
 
 #include <time.h>

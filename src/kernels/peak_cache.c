@@ -1,5 +1,5 @@
-// Ceilings kept between runs: one flat JSON object of "CPU, threads, what": figure. Each write rereads the file, so that two programs
-// lose at most each other's newest figure, and any fault of the file only costs a measurement.
+// Ceilings kept between runs: one flat JSON object of "CPU, threads, what": figure. Each write rereads the file, so
+// that two programs lose at most each other's newest figure, and any fault of the file only costs a measurement.
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -27,7 +27,8 @@ static char *cache_path(void) {
     return home && *home ? ct_format("%s/.cache/ctitan/peak.json", home) : NULL;
 }
 
-// "AMD EPYC, 26, 2": model name, family and model as the system lists them (a name alone stands for several generations).
+// "AMD EPYC, 26, 2": model name, family and model as the system lists them (a name alone stands for several
+// generations).
 static char *cpu_model(void) {
     static const char *const fields[] = {"model name", "cpu family", "model"};
     char found[3][96] = {"unknown CPU", "", ""}, line[256];
@@ -125,10 +126,13 @@ static void keep(const char *what, int threads, double value) {
     free(key), free(path);
 }
 
-void ct_peak_keep(ct_dtype dtype, int threads, double flops_per_s) { keep(ct_dtype_name(dtype), threads, flops_per_s); }
+void ct_peak_keep(ct_dtype dtype, int threads, double flops_per_s) {
+    keep(ct_dtype_name(dtype), threads, flops_per_s);
+}
 
 ct_status ct_peak_get(ct_dtype dtype, ct_team *team, double *out_flops_per_s) {
-    CT_CHECK(dtype == CT_F32 || dtype == CT_BF16, CT_INVALID, "peaks are measured for f32 and bf16, not %s", ct_dtype_name(dtype));
+    CT_CHECK(dtype == CT_F32 || dtype == CT_BF16, CT_INVALID, "peaks are measured for f32 and bf16, not %s",
+             ct_dtype_name(dtype));
     double value = kept(ct_dtype_name(dtype), ct_team_size(team));
     if (value == 0) {
         value = ct_peak_measure(dtype, team, 0.2);

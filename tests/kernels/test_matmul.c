@@ -1,5 +1,5 @@
-// The matrix products on every set of instructions that this machine has: close to sums in double, and the same bits however rows,
-// columns, pointers and threads are cut.
+// The matrix products on every set of instructions that this machine has: close to sums in double, and the same bits
+// however rows, columns, pointers and threads are cut.
 #include "base/memory.h"
 #include "kernels/kernel.h"
 
@@ -15,7 +15,8 @@ enum { MATMUL, DX, DW, DW_ACC, OPS };
 static const char *const op_names[OPS] = {"matmul", "matmul_dx", "matmul_dw", "matmul_dw_acc"};
 static const char *const isas[] = {"generic", "avx2", "avx512", "avx512bf16"};
 
-// One product: x[m, k], w[n, k], dy[m, n] of `type`, acc[n, k] f32, `out` the result's type. Pointers are `skew` elements off 64 bytes.
+// One product: x[m, k], w[n, k], dy[m, n] of `type`, acc[n, k] f32, `out` the result's type. Pointers are `skew`
+// elements off 64 bytes.
 typedef struct {
     int op, first, skew;
     ct_dtype type, out;
@@ -25,7 +26,8 @@ typedef struct {
 
 // Numbers that are the same for the same (tensor, row, column), so that a part of a tensor can be made alone.
 static double value(int tensor, int64_t row, int64_t col) {
-    uint64_t h = (uint64_t)tensor * 0x9e3779b97f4a7c15u + (uint64_t)row * 0xbf58476d1ce4e5b9u + (uint64_t)col * 0x94d049bb133111ebu;
+    uint64_t h = (uint64_t)tensor * 0x9e3779b97f4a7c15u + (uint64_t)row * 0xbf58476d1ce4e5b9u +
+                 (uint64_t)col * 0x94d049bb133111ebu;
     h ^= h >> 31, h *= 0xd6e8feb86659fd93u, h ^= h >> 29, h *= 0xd6e8feb86659fd93u, h ^= h >> 32;
     return (double)(int64_t)h / 9.3e18;
 }
@@ -37,7 +39,8 @@ static void *block_of(size_t bytes) {
 }
 
 // A tensor [rows, cols] whose corner is (row, col) of the endless tensor of that number.
-static void *make(int tensor, ct_dtype type, int64_t row, int64_t rows, int64_t col, int64_t cols, int skew, void **out_block) {
+static void *make(int tensor, ct_dtype type, int64_t row, int64_t rows, int64_t col, int64_t cols, int skew,
+                  void **out_block) {
     size_t size = ct_dtype_bytes(type);
     *out_block = block_of((size_t)(rows * cols + skew) * size);
     char *data = (char *)*out_block + (size_t)skew * size;
@@ -61,17 +64,19 @@ typedef struct {
     int64_t m, n, k;
 } corner;
 
-// Runs the part of the product that begins at `at`; the caller frees the result. The scratch has exactly the size asked for.
+// Runs the part of the product that begins at `at`; the caller frees the result. The scratch has exactly the size
+// asked for.
 static void *run_part(const problem *p, corner at, int threads) {
     void *blocks[4] = {0};
     void *x = make(1, p->type, at.m, p->m, at.k, p->k, p->skew, &blocks[0]);
     void *w = make(2, p->type, at.n, p->n, at.k, p->k, p->skew, &blocks[1]);
     void *dy = make(3, p->type, at.m, p->m, at.n, p->n, p->skew, &blocks[2]);
-    ct_tensor xt = tensor(x, p->type, p->m, p->k), wt = tensor(w, p->type, p->n, p->k), dyt = tensor(dy, p->type, p->m, p->n);
+    ct_tensor xt = tensor(x, p->type, p->m, p->k), wt = tensor(w, p->type, p->n, p->k),
+              dyt = tensor(dy, p->type, p->m, p->n);
     int32_t first = p->first;
     void *out_block;
-    void *out = make(4, p->out, p->op >= DW ? at.n : at.m, out_rows(p), p->op == MATMUL ? at.n : at.k, out_cols(p), p->skew,
-                     &out_block);
+    void *out = make(4, p->out, p->op >= DW ? at.n : at.m, out_rows(p), p->op == MATMUL ? at.n : at.k, out_cols(p),
+                     p->skew, &out_block);
     ct_call call = {.inputs = 2, .outputs = 1, .out[0] = tensor(out, p->out, out_rows(p), out_cols(p))};
     if (p->op == MATMUL) call.in[0] = xt, call.in[1] = wt;
     if (p->op == DX) call.in[0] = dyt, call.in[1] = wt;
@@ -118,8 +123,12 @@ static double exact(const problem *p, int64_t i, int64_t j, double *out_size) {
     double sum = 0;
     *out_size = 0;
     for (int64_t d = 0; d < depth; d++) {
-        double a = p->op == MATMUL ? rounded(1, p->type, i, d) : p->op == DX ? rounded(3, p->type, i, d) : rounded(3, p->type, d, i);
-        double b = p->op == MATMUL ? rounded(2, p->type, j, d) : p->op == DX ? rounded(2, p->type, d, j) : rounded(1, p->type, d, j);
+        double a = p->op == MATMUL ? rounded(1, p->type, i, d)
+                   : p->op == DX   ? rounded(3, p->type, i, d)
+                                   : rounded(3, p->type, d, i);
+        double b = p->op == MATMUL ? rounded(2, p->type, j, d)
+                   : p->op == DX   ? rounded(2, p->type, d, j)
+                                   : rounded(1, p->type, d, j);
         sum += a * b;
         *out_size += fabs(a * b);
     }
@@ -139,8 +148,8 @@ static void check_close(const problem *p) {
             double size, want = exact(p, i, j, &size), got = number(found, p->out, i * out_cols(p) + j);
             double bound = (double)(depth + 2) * FLT_EPSILON * size + (p->out == CT_BF16 ? fabs(want) / 256 : 0);
             if (!(fabs(got - want) <= bound))
-                fail_msg("%s %s m=%ld n=%ld k=%ld (%ld,%ld): %.9g, not %.9g", op_names[p->op], p->isa, (long)p->m, (long)p->n,
-                         (long)p->k, (long)i, (long)j, got, want);
+                fail_msg("%s %s m=%ld n=%ld k=%ld (%ld,%ld): %.9g, not %.9g", op_names[p->op], p->isa, (long)p->m,
+                         (long)p->n, (long)p->k, (long)i, (long)j, got, want);
         }
     free(found);
 }
@@ -161,8 +170,9 @@ static int next_variant(int *index, problem *p) {
 
 static void products_are_close_to_sums_in_double(void **state) {
     (void)state;
-    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 13},   {17, 31, 33}, {63, 65, 127}, {14, 32, 16},  {15, 33, 17},
-                                       {1, 100, 64}, {28, 64, 97}, {5, 129, 1},  {7, 3, 1100},  {1040, 5, 18}, {9, 2100, 6}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 13},   {17, 31, 33},  {63, 65, 127},
+                                       {14, 32, 16}, {15, 33, 17}, {1, 100, 64},  {28, 64, 97},
+                                       {5, 129, 1},  {7, 3, 1100}, {1040, 5, 18}, {9, 2100, 6}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         problem p = {.m = sizes[s][0], .n = sizes[s][1], .k = sizes[s][2]};
         for (int i = 0; next_variant(&i, &p);) check_close(&p);
@@ -171,11 +181,15 @@ static void products_are_close_to_sums_in_double(void **state) {
 
 static void assert_same(const problem *p, const void *got, const void *want, size_t bytes, const char *what) {
     if (memcmp(got, want, bytes))
-        fail_msg("%s %s of m=%ld n=%ld k=%ld: other bits %s", p->isa, op_names[p->op], (long)p->m, (long)p->n, (long)p->k, what);
+        fail_msg("%s %s of m=%ld n=%ld k=%ld: other bits %s", p->isa, op_names[p->op], (long)p->m, (long)p->n,
+                 (long)p->k, what);
 }
 
-static const problem shapes[] = {{.m = 65, .n = 97, .k = 130}, {.m = 270, .n = 67, .k = 33}, {.m = 31, .n = 40, .k = 1101},
-                                 {.m = 1030, .n = 35, .k = 21}, {.m = 19, .n = 1033, .k = 34}};
+static const problem shapes[] = {{.m = 65, .n = 97, .k = 130},
+                                 {.m = 270, .n = 67, .k = 33},
+                                 {.m = 31, .n = 40, .k = 1101},
+                                 {.m = 1030, .n = 35, .k = 21},
+                                 {.m = 19, .n = 1033, .k = 34}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void bits_do_not_depend_on_threads(void **state) {
@@ -186,7 +200,8 @@ static void bits_do_not_depend_on_threads(void **state) {
             void *one = run_whole(&p, 1);
             for (int threads = 2; threads <= 6; threads++) {
                 void *many = run_whole(&p, threads);
-                assert_same(&p, many, one, (size_t)(out_rows(&p) * out_cols(&p)) * ct_dtype_bytes(p.out), "with more threads");
+                assert_same(&p, many, one, (size_t)(out_rows(&p) * out_cols(&p)) * ct_dtype_bytes(p.out),
+                            "with more threads");
                 free(many);
             }
             free(one);
@@ -204,7 +219,8 @@ static void bits_do_not_depend_on_alignment(void **state) {
             for (int skew = 1; skew < 8; skew += 2) {
                 p.skew = skew;
                 void *skewed = run_whole(&p, 1);
-                assert_same(&p, skewed, aligned, (size_t)(out_rows(&p) * out_cols(&p)) * ct_dtype_bytes(p.out), "unaligned");
+                assert_same(&p, skewed, aligned, (size_t)(out_rows(&p) * out_cols(&p)) * ct_dtype_bytes(p.out),
+                            "unaligned");
                 free(skewed);
             }
             free(aligned);
@@ -216,10 +232,14 @@ static void bits_do_not_depend_on_alignment(void **state) {
 static void check_part(const problem *whole, const char *all, int64_t row, int64_t rows, int64_t col, int64_t cols) {
     problem p = *whole;
     corner at = {0};
-    if (p.op >= DW) p.n = rows, at.n = row;
-    else p.m = rows, at.m = row;
-    if (p.op == MATMUL) p.n = cols, at.n = col;
-    else p.k = cols, at.k = col;
+    if (p.op >= DW)
+        p.n = rows, at.n = row;
+    else
+        p.m = rows, at.m = row;
+    if (p.op == MATMUL)
+        p.n = cols, at.n = col;
+    else
+        p.k = cols, at.k = col;
     char *part = run_part(&p, at, 1);
     size_t size = ct_dtype_bytes(p.out);
     for (int64_t i = 0; i < rows; i++)
@@ -274,7 +294,8 @@ static void empty_products_are_zero_or_nothing(void **state) {
 
 // Runs y = x wᵀ in f32 on given numbers.
 static void run_f32(const char *isa, const float *x, const float *w, float *y, int64_t m, int64_t n, int64_t k) {
-    ct_call call = {.inputs = 2, .outputs = 1, .in = {tensor((void *)x, CT_F32, m, k), tensor((void *)w, CT_F32, n, k)}};
+    ct_call call = {
+        .inputs = 2, .outputs = 1, .in = {tensor((void *)x, CT_F32, m, k), tensor((void *)w, CT_F32, n, k)}};
     call.out[0] = tensor(y, CT_F32, m, n);
     const ct_kernel *kernel = ct_kernel_find("matmul", &call, isa);
     call.scratch = block_of(kernel->scratch(&call, 1));
@@ -304,8 +325,10 @@ static void a_row_of_nan_or_infinity_stays_in_its_row(void **state) {
         run_f32(isas[i], x, w, y, M, N, K);
         for (int j = 0; j < M * N; j++) {
             int row = j / N;
-            if (row == 4) assert_true(isnan(y[j]));
-            else assert_true(y[j] == (row == 9 ? INFINITY : row == 11 ? 0 : 2 * K));
+            if (row == 4)
+                assert_true(isnan(y[j]));
+            else
+                assert_true(y[j] == (row == 9 ? INFINITY : row == 11 ? 0 : 2 * K));
         }
     }
 }
