@@ -24,6 +24,16 @@ ct_status ct_llama_shape_check(const char *where, const ct_llama_shape *shape);
 ct_status ct_hf_config_parse(const char *path, const char *json, size_t json_bytes, ct_llama_shape *out_shape);
 void ct_hf_config_print(const ct_llama_shape *shape, const ct_hf_export_options *options, ct_string *out_text);
 
+typedef struct {
+    ct_safetensors *items;
+    int count, capacity;
+} ct_safetensors_list;
+
+// Opens the files of a Hugging Face folder, or one file, into a zeroed list. Caller closes the list, also after an error. Names live in
+// arena.
+ct_status ct_hf_files_open(ct_arena *arena, const char *path, ct_safetensors_list *files);
+void ct_safetensors_list_close(ct_safetensors_list *list);
+
 // A llama2.c file seen as a safetensors one: entries with torchtitan's names over its arrays. Caller closes it as one.
 ct_status ct_llama2c_open(const char *path, ct_safetensors *out_file, ct_llama_shape *out_shape);
 

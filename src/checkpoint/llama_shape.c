@@ -66,15 +66,31 @@ static int is_set(const ct_llama_shape *shape, int field) {
     return *(const int *)place(shape, field) != 0;
 }
 
+// The name of a field that torchtitan keeps in rope_scaling_args; NULL for all others.
+static const char *in_scaling(int field) {
+    static const char *const names[][2] = {{"rope_scaling_factor", "scaling_factor"},
+                                           {"rope_low_freq_factor", "low_freq_factor"},
+                                           {"rope_high_freq_factor", "high_freq_factor"},
+                                           {"rope_original_max_seq_len", "original_max_position_embeddings"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(fields[field].name, names[i][0])) return names[i][1];
+    return NULL;
+}
+
+static void print_toml_line(const ct_llama_shape *shape, int field, const char *name, ct_string *out) {
+    ct_string_add(out, "%s = ", name);
+    print_value(shape, field, out);
+    ct_string_add(out, "\n");
+}
+
 void ct_llama_shape_print_toml(const ct_llama_shape *shape, ct_string *out_text) {
     ct_string_add(out_text, "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"  # every size is given below\n\n[model.args]\n");
-    if (shape->rope_scaling_factor == 0) ct_string_add(out_text, "rope_scaling_factor = 1.0  # none\n");
-    for (int i = 0; i < FIELDS; i++) {
-        if (!is_set(shape, i)) continue;
-        ct_string_add(out_text, "%s = ", fields[i].name);
-        print_value(shape, i, out_text);
-        ct_string_add(out_text, "\n");
-    }
+    for (int i = 0; i < FIELDS; i++)
+        if (is_set(shape, i) && !in_scaling(i)) print_toml_line(shape, i, fields[i].name, out_text);
+    ct_string_add(out_text, "\n[model.args.rope_scaling_args]\n");
+    if (shape->rope_scaling_factor == 0) ct_string_add(out_text, "scaling_factor = 1.0  # none\n");
+    for (int i = 0; i < FIELDS; i++)
+        if (is_set(shape, i) && in_scaling(i)) print_toml_line(shape, i, in_scaling(i), out_text);
 }
 
 // ---- parsing ----

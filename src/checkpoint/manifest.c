@@ -89,12 +89,13 @@ static ct_status check_seal(const char *path, const char *text, size_t size) {
 }
 
 ct_status ct_manifest_read(const char *path, ct_manifest *out_manifest) {
-    ct_file_map map;
-    CT_TRY(ct_file_map_open(path, &map));
+    char *text;
+    size_t size;
+    CT_TRY(ct_file_read(path, (size_t)1 << 32, &text, &size));
     ct_manifest manifest = {0};
-    ct_status status = check_seal(path, (const char *)map.bytes, map.size);
-    if (!status) status = ct_manifest_parse(path, (const char *)map.bytes, map.size, &manifest);
-    ct_file_map_close(&map);
+    ct_status status = check_seal(path, text, size);
+    if (!status) status = ct_manifest_parse(path, text, size, &manifest);
+    free(text);
     if (status) ct_manifest_deinit(&manifest);
     else *out_manifest = manifest;
     return status;

@@ -28,17 +28,6 @@ struct ct_saver {
     char text[2048];
 };
 
-ct_status ct_saver_create(const ct_saver_options *options, ct_saver **out_saver) {
-    CT_CHECK((uintptr_t)options->staging % ALIGN == 0, CT_INVALID, "staging memory must be aligned to %d bytes", ALIGN);
-    ct_saver *saver = ct_calloc(1, sizeof *saver);
-    saver->team = options->team;
-    saver->staging = options->staging;
-    saver->staging_bytes = options->staging ? options->staging_bytes : 0;
-    saver->owns_staging = !options->staging;
-    *out_saver = saver;
-    return CT_OK;
-}
-
 static void free_staging(ct_saver *saver) {
     if (saver->owns_staging && saver->staging) munmap(saver->staging, saver->staging_bytes);
 }
@@ -66,8 +55,22 @@ static ct_status reserve(ct_saver *saver, size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CT_CHECK(memory != MAP_FAILED, CT_NO_MEMORY, "no memory for a copy of the %zu bytes to be saved", bytes);
     madvise(memory, bytes, MADV_HUGEPAGE);
+    madvise(memory, bytes, MADV_POPULATE_WRITE); // now rather than in a step; a kernel without it touches pages later
     saver->staging = memory, saver->staging_bytes = bytes;
     return CT_OK;
+}
+
+ct_status ct_saver_create(const ct_saver_options *options, ct_saver **out_saver) {
+    CT_CHECK((uintptr_t)options->staging % ALIGN == 0, CT_INVALID, "staging memory must be aligned to %d bytes", ALIGN);
+    ct_saver *saver = ct_calloc(1, sizeof *saver);
+    saver->team = options->team;
+    saver->staging = options->staging;
+    saver->staging_bytes = options->staging ? options->staging_bytes : 0;
+    saver->owns_staging = !options->staging;
+    ct_status status = reserve(saver, options->staging_bytes);
+    if (status) ct_saver_destroy(saver);
+    else *out_saver = saver;
+    return status;
 }
 
 // ---- the copy ----

@@ -1,14 +1,11 @@
-// Weights of other programs, opened: which files, which shape, and for each of a Llama's tensors where it lies. A tensor in Hugging Face's row
+// Weights of other programs, opened: which shape, and for each of a Llama's tensors in which file it lies (hf_files.c found the files). A tensor in Hugging Face's row
 // order is read row by row, each to its place; no copy of it is made.
 #include "base/file.h"
 #include "llama.h"
 #include "match.h"
-#include "pull.h"
 #include "region.h"
 #include "safetensors_header.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +20,7 @@ struct ct_weights {
     ct_arena arena;
     const char *path;
     ct_llama_shape shape;
-    ct_safetensors *files;
-    int file_count, file_capacity;
+    ct_safetensors_list files;
     source *sources;
     ct_named_tensor *tensors; // the sources' tensors, for matching
     int count;
@@ -32,8 +28,7 @@ struct ct_weights {
 
 void ct_weights_close(ct_weights *weights) {
     if (!weights) return;
-    for (int i = 0; i < weights->file_count; i++) ct_safetensors_close(&weights->files[i]);
-    free(weights->files);
+    ct_safetensors_list_close(&weights->files);
     ct_arena_deinit(&weights->arena);
     free(weights);
 }
@@ -41,89 +36,6 @@ void ct_weights_close(ct_weights *weights) {
 const ct_llama_shape *ct_weights_shape(const ct_weights *weights) { return &weights->shape; }
 int ct_weights_count(const ct_weights *weights) { return weights->count; }
 ct_named_tensor ct_weights_tensor(const ct_weights *weights, int index) { return weights->tensors[index]; }
-
-// ---- which files ----
-static ct_status add_file(ct_weights *w, const char *path) {
-    CT_GROW(w->files, w->file_count, w->file_capacity);
-    CT_TRY(ct_safetensors_open(path, &w->files[w->file_count]));
-    w->file_count++;
-    return CT_OK;
-}
-
-typedef struct {
-    ct_weights *weights;
-    const char *folder;
-    const char **names;
-    int count, capacity;
-} file_list;
-
-static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
-static ct_status add_files(file_list *list) {
-    if (list->count) qsort(list->names, (size_t)list->count, sizeof *list->names, by_text);
-    for (int i = 0; i < list->count; i++)
-        if (!i || strcmp(list->names[i - 1], list->names[i]))
-            CT_TRY(add_file(list->weights, ct_arena_format(&list->weights->arena, "%s/%s", list->folder, list->names[i])));
-    return CT_OK;
-}
-
-static ct_status map_member(void *context, ct_pull *pull, const char *key, size_t key_bytes) {
-    (void)key, (void)key_bytes;
-    file_list *list = context;
-    char *name;
-    CT_TRY(ct_pull_string(pull, &name));
-    if (!*name || *name == '.' || strchr(name, '/')) return ct_pull_error(pull, "'%.64s' is no name of a file in the folder", name);
-    if (list->count && !strcmp(list->names[list->count - 1], name)) return CT_OK;
-    CT_GROW(list->names, list->count, list->capacity);
-    list->names[list->count++] = name;
-    return CT_OK;
-}
-
-static ct_status index_member(void *context, ct_pull *pull, const char *key, size_t key_bytes) {
-    (void)key_bytes;
-    return strcmp(key, "weight_map") ? ct_pull_skip(pull, NULL, NULL) : ct_pull_object(pull, map_member, context);
-}
-
-static ct_status list_from_index(file_list *list, const char *path) {
-    char *json;
-    size_t size;
-    CT_TRY(ct_file_read(path, 1u << 28, &json, &size));
-    ct_pull pull;
-    ct_pull_init(&pull, path, json, size, &list->weights->arena);
-    ct_status status = ct_pull_object(&pull, index_member, list);
-    if (!status) status = ct_pull_end(&pull);
-    if (!status && !list->count) status = ct_error_make(CT_CORRUPT, __FILE__, __LINE__, "%s names no file in its weight_map", path);
-    ct_pull_deinit(&pull);
-    free(json);
-    return status;
-}
-
-static ct_status list_folder(file_list *list) {
-    DIR *dir = opendir(list->folder);
-    CT_CHECK(dir, CT_IO, "cannot open the folder %s: %s", list->folder, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        size_t n = strlen(entry->d_name);
-        if (entry->d_name[0] == '.' || n < 12 || strcmp(entry->d_name + n - 12, ".safetensors")) continue;
-        CT_GROW(list->names, list->count, list->capacity);
-        list->names[list->count++] = ct_arena_strdup(&list->weights->arena, entry->d_name);
-    }
-    closedir(dir);
-    CT_CHECK(list->count, CT_NOT_FOUND, "%s has no .safetensors file", list->folder);
-    return CT_OK;
-}
-
-static ct_status open_folder(ct_weights *w) {
-    file_list list = {.weights = w, .folder = w->path};
-    const char *index = ct_arena_format(&w->arena, "%s/model.safetensors.index.json", w->path);
-    const char *single = ct_arena_format(&w->arena, "%s/model.safetensors", w->path);
-    ct_status status;
-    if (ct_path_exists(index)) status = list_from_index(&list, index);
-    else if (ct_path_exists(single)) status = add_file(w, single);
-    else status = list_folder(&list);
-    if (!status) status = add_files(&list);
-    free(list.names);
-    return status;
-}
 
 // ---- which shape ----
 static ct_status read_config(ct_weights *w, ct_llama_shape *out_shape) {
@@ -138,9 +50,9 @@ static ct_status read_config(ct_weights *w, ct_llama_shape *out_shape) {
 }
 
 static const ct_safetensors_entry *find_entry(const ct_weights *w, const char *name, const ct_safetensors **out_file) {
-    for (int i = 0; i < w->file_count; i++) {
-        const ct_safetensors_entry *entry = ct_safetensors_find(&w->files[i], name);
-        if (entry) return *out_file = &w->files[i], entry;
+    for (int i = 0; i < w->files.count; i++) {
+        const ct_safetensors_entry *entry = ct_safetensors_find(&w->files.items[i], name);
+        if (entry) return *out_file = &w->files.items[i], entry;
     }
     return NULL;
 }
@@ -153,9 +65,9 @@ static int64_t extent_in_files(const ct_weights *w, const char *name, int d) {
 
 static int64_t layers_in_files(const ct_weights *w) {
     long long layers = 0;
-    for (int f = 0; f < w->file_count; f++)
-        for (int i = 0; i < w->files[f].count; i++) {
-            const char *name = w->files[f].entries[i].name;
+    for (int f = 0; f < w->files.count; f++)
+        for (int i = 0; i < w->files.items[f].count; i++) {
+            const char *name = w->files.items[f].entries[i].name;
             if (strncmp(name, "model.layers.", 13)) continue;
             long long layer = strtoll(name + 13, NULL, 10);
             if (layer >= layers && layer < 100000) layers = layer + 1;
@@ -243,11 +155,11 @@ static int is_dropped(const ct_weights *w, const char *name) {
 // All entries, as tensors for matching.
 static int list_entries(ct_weights *w, ct_named_tensor **out_tensors) {
     int total = 0, count = 0;
-    for (int f = 0; f < w->file_count; f++) total += w->files[f].count;
+    for (int f = 0; f < w->files.count; f++) total += w->files.items[f].count;
     ct_named_tensor *all = CT_ARENA_ARRAY(&w->arena, ct_named_tensor, total);
-    for (int f = 0; f < w->file_count; f++)
-        for (int i = 0; i < w->files[f].count; i++) {
-            const ct_safetensors_entry *e = &w->files[f].entries[i];
+    for (int f = 0; f < w->files.count; f++)
+        for (int i = 0; i < w->files.items[f].count; i++) {
+            const ct_safetensors_entry *e = &w->files.items[f].entries[i];
             if (is_dropped(w, e->name)) continue;
             all[count] = (ct_named_tensor){.name = e->name, .dims = e->dims};
             memcpy(all[count++].shape, e->shape, sizeof e->shape);
@@ -282,10 +194,10 @@ static ct_status place(ct_weights *w, const ct_llama_tensor *model, int count, i
         source *s = &w->sources[i];
         s->tensor = model[i].tensor;
         s->head_rows = is_hf ? model[i].head_rows : 0;
-        for (int f = 0; f < w->file_count && !s->entry; f++) s->file = &w->files[f],
+        for (int f = 0; f < w->files.count && !s->entry; f++) s->file = &w->files.items[f],
             s->entry = is_hf ? ct_safetensors_find(s->file, model[i].hf_name) : NULL;
-        for (int e = 0; e < w->files[0].count && !is_hf; e++)
-            if (!strcmp(w->files[0].entries[e].name, s->tensor.name)) s->entry = &w->files[0].entries[e];
+        for (int e = 0; e < w->files.items[0].count && !is_hf; e++)
+            if (!strcmp(w->files.items[0].entries[e].name, s->tensor.name)) s->entry = &w->files.items[0].entries[e];
         CT_ASSERT(s->entry, "%s", s->tensor.name);
         CT_TRY(dtype_of(s->file, s->entry, &s->tensor.dtype));
         w->tensors[i] = s->tensor;
@@ -295,8 +207,7 @@ static ct_status place(ct_weights *w, const ct_llama_tensor *model, int count, i
 }
 
 static ct_status open_hf(ct_weights *w, const ct_llama_shape *known, ct_warn_fn *warn, void *context) {
-    if (ct_path_is_folder(w->path)) CT_TRY(open_folder(w));
-    else CT_TRY(add_file(w, w->path));
+    CT_TRY(ct_hf_files_open(&w->arena, w->path, &w->files));
     CT_TRY(find_shape(w, known, warn, context));
     ct_llama_tensor *model;
     int count = ct_llama_hf_tensors(&w->arena, &w->shape, &model);
@@ -305,10 +216,10 @@ static ct_status open_hf(ct_weights *w, const ct_llama_shape *known, ct_warn_fn 
 }
 
 static ct_status open_llama2c(ct_weights *w, const ct_llama_shape *known, ct_warn_fn *warn, void *context) {
-    CT_GROW(w->files, w->file_count, w->file_capacity);
+    CT_GROW(w->files.items, w->files.count, w->files.capacity);
     ct_llama_shape theirs;
-    CT_TRY(ct_llama2c_open(w->path, &w->files[0], &theirs));
-    w->file_count = 1;
+    CT_TRY(ct_llama2c_open(w->path, &w->files.items[0], &theirs));
+    w->files.count = 1;
     if (known) w->shape = *known;
     CT_TRY(agree_on_sizes(w->path, &w->shape, &theirs, "this run's config"));
     merge_rest(w, &w->shape, &theirs, warn, context);

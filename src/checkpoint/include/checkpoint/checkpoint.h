@@ -39,8 +39,8 @@ void ct_checkpoint_abandon(const ct_save_options *options);
 typedef struct ct_saver ct_saver;
 
 typedef struct {
-    void *staging;        // 64-byte-aligned storage of the caller's for copies, or NULL: reserved here at the first save and kept
-    size_t staging_bytes; // its size
+    void *staging;        // 64-byte-aligned storage of the caller's for copies, or NULL: reserved here and kept
+    size_t staging_bytes; // its size; with staging NULL what is reserved at once (0: at the first save, which then stops for longer)
     ct_team *team;        // copies are shared out over it; NULL: the caller copies alone
 } ct_saver_options;
 
