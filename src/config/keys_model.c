@@ -1,9 +1,10 @@
-// Keys of [model] and [model.args].
+// Keys of [model], [model.args] and [model.args.rope_scaling_args].
 #include "keys.h"
 #include "ranges.h"
 
 #define AT(field) offsetof(ct_config, field)
 #define ARGS "model.args"
+#define ROPE "model.args.rope_scaling_args"
 
 static const config_choice masks[] = {
     {"causal", CT_CFG_MASK_CAUSAL}, {"block_causal", CT_CFG_MASK_BLOCK_CAUSAL}, {NULL, 0}};
@@ -48,18 +49,6 @@ static const config_key keys[] = {
      .help = "What RMSNorm adds to the mean square."},
     {ARGS, "rope_theta", KEY_FLOAT, .optional = true, .offset = AT(model.args.rope_theta), .range = &config_above_0,
      .numbers = true, .source = FROM_US, .help = "Base of the rotary frequencies."},
-    {ARGS, "rope_scaling_factor", KEY_FLOAT, .optional = true, .offset = AT(model.args.rope_scaling_factor),
-     .range = &config_above_0, .numbers = true, .source = FROM_US,
-     .help = "Llama 3.1's scaling: long wavelengths are stretched by this (1: no scaling)."},
-    {ARGS, "rope_low_freq_factor", KEY_FLOAT, .optional = true, .offset = AT(model.args.rope_low_freq_factor),
-     .range = &config_above_0, .numbers = true, .source = FROM_US,
-     .help = "Wavelengths above rope_original_max_seq_len / this are stretched in full."},
-    {ARGS, "rope_high_freq_factor", KEY_FLOAT, .optional = true, .offset = AT(model.args.rope_high_freq_factor),
-     .range = &config_above_0, .numbers = true, .source = FROM_US,
-     .help = "Wavelengths below rope_original_max_seq_len / this stay as they are."},
-    {ARGS, "rope_original_max_seq_len", KEY_INT, .optional = true, .offset = AT(model.args.rope_original_max_seq_len),
-     .range = &config_at_least_1, .unit = "tokens", .numbers = true, .source = FROM_US,
-     .help = "The context length that the scaling starts from."},
     {ARGS, "max_seq_len", KEY_INT, .optional = true, .offset = AT(model.args.max_seq_len),
      .range = &config_at_least_1, .unit = "tokens", .numbers = true, .source = FROM_US,
      .help = "The longest context the model is meant for."},
@@ -72,6 +61,19 @@ static const config_key keys[] = {
      .help = "Initialise a block's output weights by its own depth (true) or by the number of blocks."},
     {ARGS, "enable_weight_tying", KEY_BOOL, .optional = true, .offset = AT(model.args.enable_weight_tying),
      .numbers = true, .source = FROM_US, .help = "The head is the embedding."},
+
+    {ROPE, "scaling_factor", KEY_FLOAT, .optional = true, .offset = AT(model.args.rope_scaling_factor),
+     .range = &config_above_0, .numbers = true, .source = FROM_US,
+     .help = "Llama 3.1's scaling: long wavelengths are stretched by this (1: no scaling)."},
+    {ROPE, "low_freq_factor", KEY_FLOAT, .optional = true, .offset = AT(model.args.rope_low_freq_factor),
+     .range = &config_above_0, .numbers = true, .source = FROM_US,
+     .help = "Wavelengths above original_max_position_embeddings / this are stretched in full."},
+    {ROPE, "high_freq_factor", KEY_FLOAT, .optional = true, .offset = AT(model.args.rope_high_freq_factor),
+     .range = &config_above_0, .numbers = true, .source = FROM_US,
+     .help = "Wavelengths below original_max_position_embeddings / this stay as they are."},
+    {ROPE, "original_max_position_embeddings", KEY_INT, .optional = true, .offset = AT(model.args.rope_original_max_seq_len),
+     .range = &config_at_least_1, .unit = "tokens", .numbers = true, .source = FROM_US,
+     .help = "The context length that the scaling starts from."},
 };
 
 const config_keys config_keys_model = {keys, sizeof keys / sizeof *keys};

@@ -15,6 +15,7 @@ static const config_section sections[] = {
     {"metrics", "Progress lines, metrics.jsonl, TensorBoard events."},
     {"model", "What is trained."},
     {"model.args", "Fields of the model that override the flavour's; each is the flavour's where unset."},
+    {"model.args.rope_scaling_args", "Llama 3.1's stretching of rotary wavelengths, by torchtitan's names."},
     {"optimizer", "How a gradient becomes a step."},
     {"lr_scheduler", "The learning rate over the steps: warm-up, constant, decay."},
     {"training", "Data, batches, precision, length."},
