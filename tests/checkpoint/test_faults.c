@@ -33,17 +33,29 @@ int __real_rename(const char *from, const char *to);
 int __real_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);
 int __real_open(const char *path, int flags, ...);
 int __real_mkdir(const char *path, mode_t mode);
+ssize_t __real_pread(int fd, void *bytes, size_t size, off_t offset);
+ssize_t __real_read(int fd, void *bytes, size_t size);
 ssize_t __wrap_write(int fd, const void *bytes, size_t size);
 int __wrap_fsync(int fd);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_mkdir(const char *path, mode_t mode);
+ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t offset);
+ssize_t __wrap_read(int fd, void *bytes, size_t size);
 
 ssize_t __wrap_write(int fd, const void *bytes, size_t size) {
     if (refuses("write")) return -1;
     if (fault.armed && size > 100) size = size / 2 + 1; // short writes are legal
     return __real_write(fd, bytes, size);
+}
+ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t offset) {
+    if (refuses("pread")) return -1;
+    return __real_pread(fd, bytes, fault.armed && size > 100 ? size / 2 + 1 : size, offset);
+}
+ssize_t __wrap_read(int fd, void *bytes, size_t size) {
+    if (refuses("read")) return -1;
+    return __real_read(fd, bytes, fault.armed && size > 100 ? size / 2 + 1 : size);
 }
 int __wrap_fsync(int fd) { return refuses("fsync") ? -1 : __real_fsync(fd); }
 int __wrap_rename(const char *from, const char *to) { return refuses("rename") ? -1 : __real_rename(from, to); }
@@ -181,6 +193,38 @@ static void a_full_disk_is_said_and_survived(void **state) {
     signal(SIGXFSZ, SIG_DFL);
 }
 
+static void a_refused_call_while_loading_is_said(void **state) {
+    OK(save_step(*state, 1, 1, 0));
+    OK(save_step(*state, 2, 2, 0));
+    ct_arena arena = {0};
+    ct_named_tensor *saved[] = {NULL, make_tensors(&arena, 1), make_tensors(&arena, 2)};
+    int refused = 0, fell_back = 0;
+    for (int newest = 0; newest < 2; newest++)
+        for (int n = 1;; n++) {
+            ct_named_tensor *loaded = empty_tensors(&arena);
+            ct_checkpoint *checkpoint = NULL;
+            assert_true(n < 1000);
+            fault.armed = 1, fault.fail_at = n, fault.calls = 0, fault.error = EIO, fault.only_once = 1, fault.last = NULL;
+            ct_status status = ct_checkpoint_restore(*state, newest ? -1 : 2, NULL, loaded, TENSORS, &checkpoint);
+            fault.armed = 0;
+            if (status) {
+                assert_false(newest);
+                assert_true(ct_error_code(status) == CT_IO || ct_error_code(status) == CT_CORRUPT);
+                assert_non_null(strstr(ct_error_text(status), "step-2"));
+                assert_non_null(strstr(ct_error_text(status), strerror(EIO)));
+                refused++;
+                continue;
+            }
+            int64_t step = ct_checkpoint_step(checkpoint);
+            assert_true(same_data(loaded, saved[step], TENSORS));
+            fell_back += step == 1;
+            ct_checkpoint_close(checkpoint);
+            if (!fault.last) break;
+        }
+    assert_true(refused > 10 && fell_back > 10);
+    ct_arena_deinit(&arena);
+}
+
 static void a_failed_removal_does_not_fail_the_save(void **state) {
     // Pruning renames step-1 away: the last call of all that can be refused.
     for (int64_t step = 1; step <= 2; step++) OK(save_step(*state, step, (uint64_t)step, 2));
@@ -254,6 +298,7 @@ int main(void) {
         TEST(a_refused_call_leaves_the_step_that_was_to_be_replaced),
         TEST(without_renameat2_a_step_is_still_replaced),
         TEST(a_full_disk_is_said_and_survived),
+        TEST(a_refused_call_while_loading_is_said),
         TEST(a_failed_removal_does_not_fail_the_save),
         TEST(a_kill_at_any_moment_loses_nothing_committed),
         TEST(a_kill_while_a_step_is_replaced_leaves_the_old_or_the_new),
