@@ -56,6 +56,16 @@ ct_llama_shape ct_shape_of_model(const ct_model *model) {
 }
 
 // ---- saving ----
+ct_status ct_trainer_make_saver(ct_trainer *t) {
+    ct_arena arena = {0};
+    int count;
+    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, 1, &count);
+    ct_saver_options options = {.team = t->team, .staging_bytes = ct_saver_staging_bytes(tensors, count)};
+    ct_status status = ct_saver_create(&options, &t->saver);
+    ct_arena_deinit(&arena);
+    return status;
+}
+
 static char *state_text(const ct_trainer *t, int model_only) {
     ct_string s = {0};
     ct_llama_shape shape = ct_shape_of_model(&t->model);

@@ -82,8 +82,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY(ct_setup_check_sizes(c, &t->model, ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder))->vocab_size));
     CT_TRY(make_data(t));
     CT_TRY(make_memory(t));
-    if (c->checkpoint.enable && c->checkpoint.async_mode != CT_CFG_SYNC)
-        CT_TRY(ct_saver_create(&(ct_saver_options){.team = t->team}, &t->saver));
+    if (c->checkpoint.enable && c->checkpoint.async_mode != CT_CFG_SYNC) CT_TRY(ct_trainer_make_saver(t));
     CT_TRY(ct_trainer_load(t));
     ct_dtype compute = c->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32;
     return ct_metrics_open(c, &t->model, t->team, compute, &t->metrics);

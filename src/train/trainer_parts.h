@@ -30,6 +30,7 @@ struct ct_trainer {
 
 // ---- state.c ----
 char *ct_trainer_checkpoint_root(const ct_trainer *trainer); // caller frees
+ct_status ct_trainer_make_saver(ct_trainer *trainer);        // for saves in the background, with staging for all tensors
 ct_status ct_trainer_load(ct_trainer *trainer);              // newest checkpoint, initial path, or initial values
 
 // Weights of any kind the program reads (a checkpoint of ours, a Hugging Face folder, a llama2.c file) into the plan's parameters.
