@@ -1,0 +1,146 @@
+// The update equals PyTorch's AdamW, the gradient norm is exact under every cut, and what is not finite changes nothing.
+#include "harness.h"
+#include "base/memory.h"
+#include "base/wide.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+enum { MAX = 64 };
+
+static void read_numbers(FILE *file, float *x, int n) {
+    char word[64];
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(fscanf(file, "%63s", word), 1);
+        x[i] = strtof(word, NULL);
+    }
+}
+static ct_tensor vector(float *x, int64_t n) { return (ct_tensor){x, CT_F32, 1, {n}}; }
+
+static void step(float *p, float *m, float *v, float *g, int64_t n, float clip, double *scalars, const double *attrs, const char *isa,
+                 int threads) {
+    ct_call call = {.inputs = 6, .outputs = 3, .in = {vector(p, n), vector(m, n), vector(v, n), vector(g, n), {&clip, CT_F32, 0, {0}},
+                    {scalars, CT_F64, 1, {2}}}, .out = {vector(p, n), vector(m, n), vector(v, n)}};
+    memcpy(call.attrs, attrs, 5 * sizeof *attrs);
+    run_call("adamw", &call, isa, threads);
+}
+
+// Errors are in ulps of the number, or of `size` where it is smaller: a difference of two as large as that.
+static void assert_ulps(const float *got, const float *want, int n, double ulps, double size, const char *what) {
+    for (int i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - (double)want[i]) <= ulps * ldexp(fmax(fabs((double)want[i]), size), -24) + ldexp(1, -149)))
+            fail_msg("%s[%d] is %.9g, not %.9g", what, i, (double)got[i], (double)want[i]);
+}
+
+static void adamw_equals_pytorchs_for_several_steps(void **state) {
+    (void)state;
+    for (const char *const *isa = machine_isas(); *isa; isa++) {
+        FILE *file = fopen(CT_SOURCE_DIR "/tests/kernels/fixtures/adamw.txt", "r");
+        assert_non_null(file);
+        double lr, b1, b2, eps, wd;
+        int n, steps, cases = 0;
+        char clip[64];
+        while (fscanf(file, " case %lf %lf %lf %lf %lf %63s %d %d", &lr, &b1, &b2, &eps, &wd, clip, &n, &steps) == 8) {
+            float p[MAX], m[MAX] = {0}, v[MAX] = {0}, g[MAX], want[MAX];
+            read_numbers(file, p, n);
+            cases++;
+            for (int s = 1; s <= steps; s++) {
+                read_numbers(file, g, n);
+                double scalars[2] = {2 * lr, s}, attrs[5] = {0.5, b1, b2, eps, wd};
+                step(p, m, v, g, n, strtof(clip, NULL), scalars, attrs, *isa, 2);
+                read_numbers(file, want, n);
+                assert_ulps(p, want, n, 4 * s, lr, "p");
+                read_numbers(file, want, n);
+                assert_ulps(m, want, n, 4 * s, 0, "m");
+                read_numbers(file, want, n);
+                assert_ulps(v, want, n, 4 * s, 0, "v");
+            }
+        }
+        fclose(file);
+        assert_int_equal(cases, 3);
+    }
+}
+
+static void an_update_with_a_factor_that_is_not_finite_changes_nothing(void **state) {
+    (void)state;
+    static const float bad[] = {NAN, INFINITY};
+    for (const char *const *isa = machine_isas(); *isa; isa++)
+        for (int k = 0; k < 2; k++) {
+            float p[3] = {1, 2, 3}, m[3] = {4, 5, 6}, v[3] = {7, 8, 9}, g[3] = {1, 1, 1}, want[3] = {1, 2, 3};
+            step(p, m, v, g, 3, bad[k], (double[]){1, 1}, (double[]){1, 0.9, 0.95, 1e-8, 0.1}, *isa, 1);
+            assert_memory_equal(p, want, sizeof p);
+        }
+}
+
+static void an_update_has_the_same_bits_under_every_cut(void **state) {
+    (void)state;
+    op_case c = {.op = "adamw", .in = "FFGFfd", .out = "FFG", .inplace = 1, .attrs = {1, 0.9, 0.95, 1e-8, 0.1}, .scalars = {1e-3, 7}};
+    assert_contract(&c, 17, 1003);
+}
+
+static float norm_of(const float *x, int64_t n, int parts, int threads, const char *isa) {
+    int64_t acc[CT_WIDE_DIGITS];
+    memset(acc, 0x5a, sizeof acc);
+    float norm;
+    for (int part = 0; part < parts; part++) {
+        int64_t begin = n * part / parts, end = n * (part + 1) / parts;
+        int32_t first = part == 0;
+        ct_call call = {.inputs = 3, .outputs = 1, .attrs = {1}, .in = {vector((float *)x + begin, end - begin), {acc, CT_I64, 1, {CT_WIDE_DIGITS}},
+                        {&first, CT_I32, 0, {0}}}, .out[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}};
+        run_call("wide_sum", &call, isa, threads);
+    }
+    ct_call call = {.inputs = 1, .outputs = 1, .in[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}, .out[0] = {&norm, CT_F32, 0, {0}}};
+    run_call("wide_norm", &call, isa, 1);
+    return norm;
+}
+
+static void the_norm_is_exact_for_any_parts_and_threads(void **state) {
+    (void)state;
+    enum { N = 30011 };
+    float *x = ct_malloc(N * sizeof *x);
+    long double exact = 0; // 64 bits: right to 2^-45 or so here, far below a f32's half ulp
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(endless(1, i, 0) * pow(10, 4 * endless(2, i, 0)));
+        exact += (long double)x[i] * (long double)x[i];
+    }
+    float want = (float)sqrtl(exact);
+    for (const char *const *isa = machine_isas(); *isa; isa++)
+        for (int parts = 1; parts < 9; parts += 3)
+            for (int threads = 1; threads <= 4; threads++) assert_true(norm_of(x, N, parts, threads, *isa) == want);
+    x[777] = INFINITY;
+    assert_true(!isfinite(norm_of(x, N, 3, 2, NULL)));
+    x[777] = NAN;
+    assert_true(!isfinite(norm_of(x, N, 3, 2, NULL)));
+    free(x);
+}
+
+static float factor_of(float norm, double max_norm) {
+    float factor;
+    ct_call call = {.inputs = 1, .outputs = 1, .attrs = {max_norm}, .in[0] = {&norm, CT_F32, 0, {0}}, .out[0] = {&factor, CT_F32, 0, {0}}};
+    run_call("clip_factor", &call, NULL, 1);
+    return factor;
+}
+static void the_clip_factor_is_at_most_one(void **state) {
+    (void)state;
+    assert_true(factor_of(0.5f, 1) == 1);
+    assert_true(factor_of(0, 1) == 1);
+    assert_true(factor_of(4, 1) == 1.0f / (4 + 1e-6f));
+    assert_true(factor_of(1, 1) == 1.0f / (1 + 1e-6f));
+    assert_true(isnan(factor_of(INFINITY, 1)));
+    assert_true(isnan(factor_of(NAN, 1)));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adamw_equals_pytorchs_for_several_steps),
+        cmocka_unit_test(an_update_with_a_factor_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(an_update_has_the_same_bits_under_every_cut),
+        cmocka_unit_test(the_norm_is_exact_for_any_parts_and_threads),
+        cmocka_unit_test(the_clip_factor_is_at_most_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
