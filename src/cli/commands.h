@@ -12,6 +12,7 @@ typedef struct {
 ct_command_fn ct_cmd_config;
 ct_command_fn ct_cmd_data;
 ct_command_fn ct_cmd_train;
+ct_command_fn ct_cmd_metrics;
 ct_command_fn ct_cmd_plan;
 ct_command_fn ct_cmd_graph;
 ct_command_fn ct_cmd_generate;

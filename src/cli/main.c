@@ -8,6 +8,7 @@ static const ct_command commands[] = {
     {"train", ct_cmd_train, "train a model that a TOML file describes"},
     {"plan", ct_cmd_plan, "what a step will do: FLOPs, bytes, the peak and what is at it"},
     {"generate", ct_cmd_generate, "text from a trained model"},
+    {"metrics", ct_cmd_metrics, "a run's summary and loss curve"},
     {"graph", ct_cmd_graph, "the graph of a step as text, parseable back; the op table"},
     {"config", ct_cmd_config, "every key and its meaning; every value of a run and where it came from"},
     {"data", ct_cmd_data, "build a tokenised corpus from text; describe one"},

@@ -1,6 +1,7 @@
 // The loop: step, log, validate, save; SIGTERM and SIGUSR1 act at a step's end. A save that fails ends the run: going on would lose more.
 #include "trainer_parts.h"
 #include "base/file.h"
+#include "train/curve.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -89,6 +90,32 @@ static void print_start(const ct_trainer *t) {
     fflush(stdout);
 }
 
+// The run's losses as loss.svg in its folder and, where there are enough of them to see something, as a chart on the console. Training is
+// done and saved by now: what goes wrong here is said, and fails nothing.
+static void show_curve(const ct_trainer *t) {
+    enum { ENOUGH = 10 };
+    const ct_config *c = t->config;
+    ct_curve curve;
+    ct_string text = {0};
+    char *path = ct_format("%s/loss.svg", c->job.dump_folder);
+    ct_status status = ct_curve_read(c->job.dump_folder, &curve);
+    if (!status) {
+        ct_curve_draw_svg(&curve, c->job.description, &text);
+        status = ct_file_write_atomic(path, text.text, text.length);
+    }
+    if (!status && curve.training.count >= ENOUGH) {
+        ct_curve_options options = ct_curve_options_for_stdout();
+        if (c->metrics.disable_color_printing) options.color = 0;
+        text.length = 0;
+        ct_curve_draw(&curve, options, &text);
+        printf("\n%s(%s)\n", text.text, path);
+    }
+    if (status) fprintf(stderr, "ctitan: the loss curve is not drawn: %s\n", ct_error_text(status));
+    free(path);
+    ct_string_deinit(&text);
+    ct_curve_deinit(&curve);
+}
+
 ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
     const ct_config *c = t->config;
     *out_stopped = 0;
@@ -106,5 +133,6 @@ ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
         ct_status saved = ct_checkpoint_save_wait(t->saver);
         if (!status) status = saved;
     }
+    if (!status && !*out_stopped) show_curve(t);
     return status;
 }
