@@ -32,6 +32,7 @@ void ct_rewrite_at(ct_rewrite *rewrite, ct_provenance from) {
 int ct_rewrite_node(ct_rewrite *rewrite, int node) {
     const ct_node *old = &rewrite->from->nodes[node];
     ct_graph *to = rewrite->to;
+    if (ct_graph_status(to)) return -1; // a node before did not infer; ct_rewrite_end says so
     ct_value few[CT_MAX_INPUTS], *inputs = few;
     if (old->inputs_count > CT_MAX_INPUTS) inputs = CT_ARENA_ARRAY(&to->arena, ct_value, old->inputs_count);
     for (int i = 0; i < old->inputs_count; i++) inputs[i] = ct_rewrite_value(rewrite, old->inputs[i]);

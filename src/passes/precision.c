@@ -36,11 +36,22 @@ static void add_lowp_inputs(precision *p) {
         }
 }
 
+// State that ops keep in the compute dtype (a cache of keys and values is written in place from activations) has it from the start.
+static void lower_states(precision *p) {
+    const ct_graph *g = p->r.from;
+    for (int n = 0; n < g->nodes_count; n++) {
+        const ct_node *node = &g->nodes[n];
+        if (node->op->must_alias[0] != 1 || node->op->dtypes[0] != 'c') continue;
+        const ct_value_info *v = &g->values[node->inputs[0]];
+        if (v->node < 0 && g->inputs[v->output].kind == CT_STATE) p->r.to->values[p->r.map[node->inputs[0]]].type.dtype = CT_BF16;
+    }
+}
+
 ct_status ct_pass_precision(const ct_graph *from, ct_dtype compute, ct_graph *to) {
     precision p;
     ct_rewrite_begin(&p.r, from, to, 1);
     p.lowp = CT_ARENA_ARRAY(&to->arena, int, from->inputs_count + 1);
-    if (compute == CT_BF16) add_lowp_inputs(&p);
+    if (compute == CT_BF16) add_lowp_inputs(&p), lower_states(&p);
     for (int n = 0; n < from->nodes_count; n++) {
         const ct_node *node = &from->nodes[n];
         int saved[CT_MAX_INPUTS], input_of[CT_MAX_INPUTS], swapped = 0;
