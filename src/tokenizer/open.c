@@ -167,7 +167,7 @@ static void describe(ct_tokenizer *tokenizer) {
 
 ct_status ct_splitter_add_pattern(ct_splitter *splitter, const char *pattern, size_t length, ct_pattern_flavour flavour,
                                   const uint8_t *classes) {
-    ct_split_step step = {.kind = CT_SPLIT_SCAN, .scanner = ct_scanner_find(pattern, length)};
+    ct_split_step step = {.kind = CT_SPLIT_SCAN, .scanner = ct_scanner_find(pattern, length, flavour)};
     if (!step.scanner) {
         step.kind = CT_SPLIT_PATTERN;
         CT_TRY(ct_pattern_compile(pattern, length, flavour, classes, &step.pattern));

@@ -20,11 +20,10 @@ static inline void ct_spans_add(ct_spans *spans, uint32_t begin, uint32_t end);
 typedef void ct_scanner(const uint8_t *classes, const unsigned char *text, ct_span span, ct_spans *out);
 typedef struct {
     const char *name;
-    const char *const *patterns; // NULL-terminated: the regular expressions that it stands for
     ct_scanner *scan;
 } ct_scanner_entry;
 // The scanner for a regular expression, or NULL.
-const ct_scanner_entry *ct_scanner_find(const char *pattern, size_t length);
+const ct_scanner_entry *ct_scanner_find(const char *pattern, size_t length, ct_pattern_flavour flavour);
 // The regular expression behind a well-known name ("gpt2", "cl100k_base", …), or NULL.
 const char *ct_pattern_named(const char *name);
 
