@@ -40,6 +40,16 @@ static int is_ignored(const char *name, const ct_load_options *options) {
     return 0;
 }
 
+// May the tensor be missing? `stored` is sorted by name.
+static int may_be_missing(const char *name, const by_name_entry *stored, int count, const ct_load_options *options) {
+    const char *prefix = options->optional_prefix;
+    if (options->allow_missing) return 1;
+    if (!prefix || strncmp(name, prefix, strlen(prefix))) return 0;
+    for (int i = 0; i < count; i++)
+        if (!strncmp(stored[i].name, prefix, strlen(prefix))) return 0;
+    return 1;
+}
+
 static int has_shape(const ct_named_tensor *stored, const ct_named_tensor *wanted) {
     return stored->dims == wanted->dims && !memcmp(stored->shape, wanted->shape, sizeof(int64_t) * (size_t)wanted->dims);
 }
@@ -64,7 +74,7 @@ ct_status ct_tensors_match(const char *where, const ct_named_tensor *stored, int
         by_name_entry key = {wanted[i].name, 0}, *found = bsearch(&key, order, (size_t)stored_count, sizeof *order, name_order);
         out_stored[i] = found ? found->index : -1;
         if (found) asked[found->index] = 1;
-        if (!found && !options->allow_missing) add(&missing, wanted[i].name);
+        if (!found && !may_be_missing(wanted[i].name, order, stored_count, options)) add(&missing, wanted[i].name);
         if (found && !has_shape(&stored[found->index], &wanted[i])) add_shape(&shapes, &stored[found->index], &wanted[i]);
     }
     for (int i = 0; i < stored_count; i++)

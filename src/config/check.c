@@ -82,8 +82,22 @@ static ct_status check_batches(const ct_config *config) {
     return CT_OK;
 }
 
+static ct_status check_excluded(const ct_config *config) {
+    const ct_config_checkpoint *c = &config->checkpoint;
+    static const char parts[] = "optimizer lr_scheduler dataloader train_state";
+    for (int i = 0; i < c->exclude_from_loading.count; i++)
+        CT_CHECK(is_among(parts, c->exclude_from_loading.items[i]), CT_INVALID,
+                 "%s: checkpoint.exclude_from_loading has \"%s\": the parts are %s",
+                 ct_config_origin_text(config, "checkpoint.exclude_from_loading"), c->exclude_from_loading.items[i], parts);
+    return CT_OK;
+}
+
 static ct_status check_checkpoint(const ct_config *config) {
     const ct_config_checkpoint *c = &config->checkpoint;
+    CT_TRY(check_excluded(config));
+    CT_CHECK(c->export_dtype != CT_CFG_FLOAT16 || !c->last_save_model_only || c->last_save_in_hf, CT_INVALID,
+             "%s: checkpoint.export_dtype = \"float16\" wants last_save_in_hf: our checkpoints hold float32 or bfloat16",
+             ct_config_origin_text(config, "checkpoint.export_dtype"));
     CT_CHECK(!c->initial_load_in_hf || c->initial_load_path, CT_INVALID,
              "%s: checkpoint.initial_load_in_hf wants a checkpoint.initial_load_path",
              ct_config_origin_text(config, "checkpoint.initial_load_in_hf"));

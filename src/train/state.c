@@ -4,6 +4,7 @@
 #include "base/file.h"
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,7 @@ ct_status ct_trainer_make_saver(ct_trainer *t) {
     return status;
 }
 
-static char *state_text(const ct_trainer *t, int model_only) {
+static char *state_text(const ct_trainer *t) {
     ct_string s = {0};
     ct_llama_shape shape = ct_shape_of_model(&t->model);
     ct_string_add(&s, "{\"ctitan\": \"%s\", \"config_hash\": \"%016llx\", \"plan_hash\": \"%016llx\", \"model\": ", CT_VERSION,
@@ -74,15 +75,14 @@ static char *state_text(const ct_trainer *t, int model_only) {
     ct_llama_shape_print(&shape, &s);
     const ct_tokenizer_info *info = ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder));
     ct_string_add(&s, ", \"tokenizer\": {\"bos_id\": %d, \"eos_id\": %d}", info->bos_id, info->eos_id);
-    if (!model_only) {
-        char *data;
-        ct_data_state_save(t->data, &data);
-        ct_string_add(&s, ", \"train_state\": {\"step\": %lld, \"ntokens_seen\": %lld, \"seed\": %lld}, \"dataloader\": %s",
-                      (long long)t->position, (long long)t->tokens_seen,
-                      (long long)(t->config->debug.seed.has ? t->config->debug.seed.value : 0), data);
-        free(data);
-    }
-    ct_string_add(&s, "}");
+    char *data;
+    ct_data_state_save(t->data, &data);
+    ct_string_add(&s, ", \"train_state\": {\"step\": %lld, \"ntokens_seen\": %lld, \"seed\": %lld}, \"optimizer\": {\"step\": %lld}, "
+                      "\"lr_scheduler\": {\"step\": %lld}, \"dataloader\": %s}",
+                  (long long)t->position, (long long)t->tokens_seen,
+                  (long long)(t->config->debug.seed.has ? t->config->debug.seed.value : 0), (long long)t->optimizer_step,
+                  (long long)t->schedule_step, data);
+    free(data);
     return s.text;
 }
 
@@ -90,7 +90,7 @@ static ct_status save_checkpoint(ct_trainer *t, const char *root, int model_only
     ct_arena arena = {0};
     int count;
     ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, !model_only, &count);
-    char *state = state_text(t, model_only);
+    char *state = state_text(t);
     ct_save_options options = {.root = root, .step = t->position, .state_json = state, .keep_latest_k = t->config->checkpoint.keep_latest_k};
     uint16_t **low = NULL;
     if (model_only && dtype == CT_EXPORT_BF16) {
@@ -116,16 +116,21 @@ static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype)
     int count;
     ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, 0, &count);
     const ct_tokenizer_info *info = ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder));
-    char *folder = ct_format("%s/step-%lld-hf", root, (long long)t->position);
-    ct_hf_export_options options = {.folder = folder,
+    char *folder = ct_format("%s/step-%lld-hf", root, (long long)t->position), *fresh = ct_format("%s.new", folder);
+    ct_hf_export_options options = {.folder = fresh,
                                     .dtype = dtype,
                                     .has_tokens = info->bos_id >= 0 && info->eos_id >= 0,
                                     .bos_token_id = info->bos_id,
                                     .eos_token_id = info->eos_id};
     ct_llama_shape shape = ct_shape_of_model(&t->model);
     ct_status status = ct_folder_make(root);
+    if (!status) status = ct_folder_remove(fresh); // a killed run's
     if (!status) status = ct_hf_export(&options, &shape, tensors, count);
+    if (!status) status = ct_folder_remove(folder); // an earlier run's last save of this step
+    if (!status && rename(fresh, folder))
+        status = ct_error_make(CT_IO, __FILE__, __LINE__, "cannot rename %s to %s: %s", fresh, folder, strerror(errno));
     free(folder);
+    free(fresh);
     ct_arena_deinit(&arena);
     return status;
 }
@@ -151,21 +156,30 @@ static int excluded(const ct_config_checkpoint *c, const char *what) {
     return 0;
 }
 
-static ct_status restore_train_state(ct_trainer *t, const char *json) {
+// A count that the state has as part.step, or -1.
+static int64_t state_count(const cJSON *state, const char *part, const char *name) {
+    const cJSON *count = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(state, part), name);
+    int is_count = cJSON_IsNumber(count) && count->valuedouble >= 0 && count->valuedouble < 9e15;
+    return is_count ? (int64_t)count->valuedouble : -1;
+}
+
+static ct_status restore_counts(ct_trainer *t, const cJSON *state, int has_moments) {
+    const ct_config_checkpoint *c = &t->config->checkpoint;
+    int64_t step = state_count(state, "train_state", "step"), seen = state_count(state, "train_state", "ntokens_seen");
+    CT_CHECK(step >= 0 && seen >= 0, CT_CORRUPT, "its train_state has no step or no ntokens_seen");
+    if (!excluded(c, "train_state")) t->position = step, t->tokens_seen = seen;
+    int64_t moments = state_count(state, "optimizer", "step"), schedule = state_count(state, "lr_scheduler", "step");
+    if (has_moments) t->optimizer_step = moments >= 0 ? moments : step;
+    if (!excluded(c, "lr_scheduler")) t->schedule_step = schedule >= 0 ? schedule : step;
+    return CT_OK;
+}
+
+// What a checkpoint says beside its tensors. One that was imported says nothing of a run: then it is only weights.
+static ct_status restore_state(ct_trainer *t, const char *json, int has_moments) {
     cJSON *state = cJSON_Parse(json);
-    const cJSON *train = cJSON_GetObjectItemCaseSensitive(state, "train_state");
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(state, "dataloader");
     ct_status status = CT_OK;
-    if (train && !excluded(&t->config->checkpoint, "train_state")) {
-        const cJSON *step = cJSON_GetObjectItemCaseSensitive(train, "step");
-        const cJSON *seen = cJSON_GetObjectItemCaseSensitive(train, "ntokens_seen");
-        if (cJSON_IsNumber(step) && cJSON_IsNumber(seen)) {
-            t->position = (int64_t)step->valuedouble;
-            t->tokens_seen = (int64_t)seen->valuedouble;
-        } else {
-            status = ct_error_make(CT_CORRUPT, __FILE__, __LINE__, "the checkpoint's train_state has no step or ntokens_seen");
-        }
-    }
+    if (cJSON_HasObjectItem(state, "train_state")) status = restore_counts(t, state, has_moments);
     if (!status && data && !excluded(&t->config->checkpoint, "dataloader")) {
         char *text = cJSON_PrintUnformatted(data);
         status = ct_data_state_restore(t->data, text, strlen(text));
@@ -175,19 +189,57 @@ static ct_status restore_train_state(ct_trainer *t, const char *json) {
     return status;
 }
 
-// Loads a whole checkpoint of ours. With moments missing from it (a model-only save), they stay zero.
-static ct_status restore(ct_trainer *t, const char *root, int64_t step, int model_only, int *out_found) {
+static int has_moments(const ct_checkpoint *checkpoint) {
+    for (int i = 0; i < ct_checkpoint_count(checkpoint); i++)
+        if (!strncmp(ct_checkpoint_tensor(checkpoint, i).name, "optimizer.", 10)) return 1;
+    return 0;
+}
+
+// Moments that the checkpoint lacks are zero (a damaged one may have been read into them before), and the run says so.
+static void start_moments(ct_trainer *t, const ct_named_tensor *tensors, int count, const char *path) {
+    for (int i = 0; i < count; i++)
+        if (!strncmp(tensors[i].name, "optimizer.", 10)) memset(tensors[i].data, 0, ct_named_tensor_bytes(&tensors[i]));
+    if (t->position == 0 || t->position >= t->config->training.steps) return;
+    char *text = ct_format("%s holds weights only (checkpoint.last_save_model_only): AdamW's moments start again from zero; "
+                           "checkpoint.load_step goes on from an earlier checkpoint that has them", path);
+    warn(NULL, text);
+    free(text);
+}
+
+static ct_status open_and_load(const char *path, const ct_load_options *options, const ct_named_tensor *tensors, int count,
+                               ct_checkpoint **out_checkpoint) {
+    CT_TRY(ct_checkpoint_open(path, out_checkpoint));
+    ct_status status = ct_checkpoint_load(*out_checkpoint, options, tensors, count);
+    if (!status) return CT_OK;
+    ct_checkpoint_close(*out_checkpoint);
+    *out_checkpoint = NULL;
+    return status;
+}
+
+static int is_step_folder(const char *path) {
+    char *manifest = ct_format("%s/manifest.json", path);
+    int is = ct_path_exists(manifest);
+    free(manifest);
+    return is;
+}
+
+// Loads a whole checkpoint of ours, weights and the run's state: `path` is a step-N folder, or holds them.
+static ct_status restore(ct_trainer *t, const char *path, int64_t step, int *out_found) {
     ct_arena arena = {0};
-    int count, moments = !model_only && !excluded(&t->config->checkpoint, "optimizer");
+    int count, moments = !excluded(&t->config->checkpoint, "optimizer");
     ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, moments, &count);
     const char *const ignored[] = {"optimizer."};
-    ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1};
+    ct_load_options options = {.warn = warn, .optional_prefix = "optimizer.", .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1};
     ct_checkpoint *checkpoint = NULL;
-    ct_status status = ct_checkpoint_restore(root, step, &options, tensors, count, &checkpoint);
+    ct_status status = is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
+                                            : ct_checkpoint_restore(path, step, &options, tensors, count, &checkpoint);
     *out_found = checkpoint != NULL;
     if (!status && checkpoint) {
+        int found_moments = moments && has_moments(checkpoint);
         fprintf(stderr, "ctitan: loaded %s\n", ct_checkpoint_path(checkpoint));
-        if (!model_only) status = restore_train_state(t, ct_checkpoint_state(checkpoint));
+        status = restore_state(t, ct_checkpoint_state(checkpoint), found_moments);
+        if (status) status = ct_error_note(status, "%s", ct_checkpoint_path(checkpoint));
+        else if (moments && !found_moments) start_moments(t, tensors, count, ct_checkpoint_path(checkpoint));
     }
     if (checkpoint) ct_checkpoint_close(checkpoint);
     ct_arena_deinit(&arena);
@@ -206,27 +258,17 @@ static ct_status load_foreign(const char *path, const ct_model *model, const ct_
 static ct_status load_own(const char *path, const ct_named_tensor *tensors, int count) {
     const char *const ignored[] = {"optimizer.", "ema."};
     ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = 2};
-    char *manifest = ct_format("%s/manifest.json", path);
-    int is_step = ct_path_exists(manifest);
-    free(manifest);
     ct_checkpoint *checkpoint = NULL;
-    ct_status status;
-    if (is_step) {
-        CT_TRY(ct_checkpoint_open(path, &checkpoint));
-        status = ct_checkpoint_load(checkpoint, &options, tensors, count);
-    } else {
-        status = ct_checkpoint_restore(path, -1, &options, tensors, count, &checkpoint);
-        if (!status && !checkpoint) CT_FAIL(CT_NOT_FOUND, "there is no checkpoint in %s", path);
-    }
+    ct_status status = is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
+                                            : ct_checkpoint_restore(path, -1, &options, tensors, count, &checkpoint);
+    if (!status && !checkpoint) CT_FAIL(CT_NOT_FOUND, "there is no checkpoint in %s", path);
     if (checkpoint) ct_checkpoint_close(checkpoint);
     return status;
 }
 
 // A folder of ours has a manifest.json, or step-N folders that do; all else is read as Hugging Face's or llama2.c's.
 static int is_own(const char *path) {
-    char *manifest = ct_format("%s/manifest.json", path);
-    int own = ct_path_exists(manifest);
-    free(manifest);
+    int own = is_step_folder(path);
     ct_checkpoint_info *infos;
     int count;
     if (own || !ct_path_is_folder(path) || ct_checkpoint_list(path, &infos, &count)) return own;
@@ -259,7 +301,7 @@ static ct_status load_initial(ct_trainer *t) {
     }
     int found;
     if (!c->initial_load_in_hf && !c->initial_load_model_only && is_own(c->initial_load_path)) {
-        CT_TRY(restore(t, c->initial_load_path, -1, 0, &found));
+        CT_TRY(restore(t, c->initial_load_path, -1, &found));
         CT_CHECK(found, CT_NOT_FOUND, "there is no checkpoint in %s", c->initial_load_path);
         return CT_OK;
     }
@@ -272,7 +314,7 @@ ct_status ct_trainer_load(ct_trainer *t) {
     if (c->enable) {
         char *root = ct_trainer_checkpoint_root(t);
         ct_status status = c->load_only ? CT_OK : ct_checkpoint_clean(root);
-        if (!status) status = restore(t, root, c->load_step, 0, &found);
+        if (!status) status = restore(t, root, c->load_step, &found);
         free(root);
         CT_TRY_AS(status, "resuming");
     }

@@ -21,6 +21,7 @@ struct ct_trainer {
     ct_saver *saver;
     int64_t micro_batches;
     int64_t position;  // steps done
+    int64_t optimizer_step, schedule_step; // steps that the moments and the learning rate have seen: position, unless not all was loaded
     int64_t tokens_seen;
     ct_data_batch batch;      // of one step: [micro_batches · b][T]
     ct_data_batch eval_batch; // of one validation batch

@@ -43,6 +43,7 @@ typedef struct {
     int ignored_count;
     int allow_unexpected; // stored tensors need not be asked for
     int allow_missing;    // tensors that are not stored keep what their data holds
+    const char *optional_prefix; // NULL, or: where nothing with this prefix is stored, tensors with it may be missing as well
     int skip_checksums;   // read only the byte ranges needed, and trust them
     ct_progress_fn *progress;
     ct_warn_fn *warn;
