@@ -76,6 +76,13 @@ static ct_status write_resolved(const ct_trainer *t) {
     char *path = ct_format("%s/config.toml", t->config->job.dump_folder);
     ct_status status = ct_file_write_atomic(path, s.text, s.length);
     free(path);
+    const ct_config_job *job = &t->config->job;
+    if (!status && job->save_config_file) {
+        path = ct_format("%s/%s", job->dump_folder, job->save_config_file);
+        status = ct_file_write_atomic(path, s.text, s.length);
+        free(path);
+    }
+    if (!status && job->print_config) fputs(s.text, stdout);
     ct_string_deinit(&s);
     return status;
 }
