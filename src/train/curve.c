@@ -138,7 +138,7 @@ ct_curve_axis ct_curve_axis_of_steps(const ct_curve *curve, int ticks) {
     return axis_of(low, fmax(high, low + 1), ticks, 1);
 }
 
-double ct_curve_first_tick(const ct_curve_axis *axis) { return ceil(axis->low / axis->tick - 1e-9) * axis->tick; }
+double ct_curve_first_tick(const ct_curve_axis *axis) { return ceil(axis->low / axis->tick - 1e-9) * axis->tick + 0.0; } // no -0
 
 // ---- summary ----
 static int ascending(const void *a, const void *b) {

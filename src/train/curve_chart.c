@@ -74,10 +74,11 @@ static void add_cell(const canvas *c, const style *s, int cell, ct_string *out) 
     else ct_string_add(out, "%s%s%s", s->train_on, c->dots_x == 1 ? "*" : letter, s->off);
 }
 
-static void add_head(const ct_curve *curve, const style *s, ct_string *out) {
+static void add_head(const ct_curve *curve, const style *s, int width, ct_string *out) {
     const ct_curve_series *t = &curve->training, *v = &curve->validation;
+    const char *gap = width < 50 ? "\n" : "   ";
     ct_string_add(out, "loss   %s%s%s training %.3f", s->train_on, s->sample, s->off, t->points[t->count - 1].loss);
-    if (v->count) ct_string_add(out, "   %s%s%s validation %.3f", s->mark_on, s->mark, s->off, v->points[v->count - 1].loss);
+    if (v->count) ct_string_add(out, "%s%s%s%s validation %.3f", gap, s->mark_on, s->mark, s->off, v->points[v->count - 1].loss);
     ct_string_add(out, "\n");
 }
 
@@ -122,16 +123,17 @@ static int label_width(const ct_curve_axis *loss) {
 
 void ct_curve_draw(const ct_curve *curve, ct_curve_options o, ct_string *out) {
     int width = o.width > 0 ? o.width : 70, height = o.height > 0 ? o.height : 16;
-    canvas c = {.rows = height > 6 ? height - 3 : 3, .dots_x = o.ascii ? 1 : 2, .dots_y = o.ascii ? 1 : 4};
+    int head = curve->validation.count && width < 50 ? 2 : 1;
+    canvas c = {.rows = height > head + 5 ? height - head - 2 : 3, .dots_x = o.ascii ? 1 : 2, .dots_y = o.ascii ? 1 : 4};
     ct_curve_axis loss = ct_curve_axis_of_loss(curve, c.rows / 2 < 6 ? c.rows / 2 : 6);
     int label = label_width(&loss);
-    c.cols = width - label - 2 - 5 > 10 ? width - label - 2 - 5 : 10; // 5: " step" behind the last number
+    c.cols = width - label - 8 > 10 ? width - label - 8 : 10; // 8: around the axis, and " step" behind the last number
     ct_curve_axis steps = ct_curve_axis_of_steps(curve, c.cols / 10);
     c.bits = ct_calloc((size_t)(c.rows * c.cols), 1);
     c.marks = ct_calloc((size_t)(c.rows * c.cols), 1);
     plot(&c, curve, &steps, &loss);
     style s = style_of(o);
-    add_head(curve, &s, out);
+    add_head(curve, &s, width, out);
     add_rows(&c, &loss, label, &s, out);
     add_bottom(&c, &steps, label, &s, out);
     free(c.bits);
