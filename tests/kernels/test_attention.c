@@ -60,48 +60,48 @@ static double input(const problem *p, int tensor, int64_t row, int64_t i) {
 typedef struct {
     double *o, *lse, *dq, *dk, *dv;                          // [row][…] as the tensors
     double *o_size, *lse_size, *dq_size, *dk_size, *dv_size; // what errors are measured by
+    double *in[O_IN];
     double scale;
 } exact;
 
-static double dot(const problem *p, int a, int64_t row, int b, int64_t key, int64_t n) {
+static double dot(const double *a, const double *b, int64_t n) {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += input(p, a, row, i) * input(p, b, key, i);
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
     return sum;
 }
 
 static void exact_row(const problem *p, exact *x, int64_t row, double *w) {
-    int64_t g = row / p->Q % p->G, t = row / (p->Q * p->G) % p->T, b = row / (p->Q * p->G * p->T);
+    int64_t g = row / p->Q % p->G, t = row / (p->Q * p->G) % p->T, b = row / (p->Q * p->G * p->T), d = p->d, e = p->e;
+    const double *q = x->in[Q_IN] + row * d, *grad = x->in[DO_IN] + row * e;
     double max = -INFINITY, total = 0, delta = 0;
     for (int64_t s = 0; s < p->S; s++) {
-        w[s] = allowed(p, b, t, s) ? x->scale * dot(p, Q_IN, row, K_IN, (b * p->S + s) * p->G + g, p->d) : -INFINITY;
+        w[s] = allowed(p, b, t, s) ? x->scale * dot(q, x->in[K_IN] + ((b * p->S + s) * p->G + g) * d, d) : -INFINITY;
         max = w[s] > max ? w[s] : max;
     }
     for (int64_t s = 0; s < p->S; s++) total += w[s] = max > -INFINITY ? exp(w[s] - max) : 0;
     x->lse[row] = total > 0 ? max + log(total) : -INFINITY;
     x->lse_size[row] = total > 0 ? fabs(x->lse[row]) + 1 : 0;
     for (int64_t s = 0; s < p->S; s++) {
+        const double *v = x->in[V_IN] + ((b * p->S + s) * p->G + g) * e;
         w[s] = total > 0 ? w[s] / total : 0;
-        for (int64_t j = 0; j < p->e && w[s] > 0; j++) {
-            double v = input(p, V_IN, (b * p->S + s) * p->G + g, j);
-            x->o[row * p->e + j] += w[s] * v;
-            x->o_size[row * p->e + j] += w[s] * fabs(v);
+        for (int64_t j = 0; j < e && w[s] > 0; j++) {
+            x->o[row * e + j] += w[s] * v[j];
+            x->o_size[row * e + j] += w[s] * fabs(v[j]);
         }
     }
-    for (int64_t j = 0; j < p->e; j++) delta += input(p, DO_IN, row, j) * rounded(p->dtype, x->o[row * p->e + j]);
+    for (int64_t j = 0; j < e; j++) delta += grad[j] * rounded(p->dtype, x->o[row * e + j]);
     for (int64_t s = 0; s < p->S; s++) {
         if (w[s] == 0) continue;
         int64_t key = (b * p->S + s) * p->G + g;
-        double dp = dot(p, DO_IN, row, V_IN, key, p->e), ds = w[s] * (dp - delta) * x->scale;
+        const double *k = x->in[K_IN] + key * d;
+        double dp = dot(grad, x->in[V_IN] + key * e, e), ds = w[s] * (dp - delta) * x->scale;
         double size = w[s] * (fabs(dp) + fabs(delta) + 1) * x->scale;
-        for (int64_t i = 0; i < p->d; i++) {
-            double q = input(p, Q_IN, row, i), k = input(p, K_IN, key, i);
-            x->dq[row * p->d + i] += ds * k, x->dq_size[row * p->d + i] += size * fabs(k);
-            x->dk[key * p->d + i] += ds * q, x->dk_size[key * p->d + i] += size * fabs(q);
+        for (int64_t i = 0; i < d; i++) {
+            x->dq[row * d + i] += ds * k[i], x->dq_size[row * d + i] += size * fabs(k[i]);
+            x->dk[key * d + i] += ds * q[i], x->dk_size[key * d + i] += size * fabs(q[i]);
         }
-        for (int64_t j = 0; j < p->e; j++) {
-            double term = w[s] * input(p, DO_IN, row, j);
-            x->dv[key * p->e + j] += term, x->dv_size[key * p->e + j] += fabs(term);
-        }
+        for (int64_t j = 0; j < e; j++)
+            x->dv[key * e + j] += w[s] * grad[j], x->dv_size[key * e + j] += fabs(w[s] * grad[j]);
     }
 }
 
@@ -116,12 +116,18 @@ static exact exact_make(const problem *p) {
     x.dq = ct_calloc(rows * d, one), x.dq_size = ct_calloc(rows * d, one);
     x.dk = ct_calloc(keys * d, one), x.dk_size = ct_calloc(keys * d, one);
     x.dv = ct_calloc(keys * e, one), x.dv_size = ct_calloc(keys * e, one);
+    for (int tensor = 0; tensor < O_IN; tensor++) {
+        size_t count = tensor == K_IN || tensor == V_IN ? keys : rows, width = tensor == Q_IN || tensor == K_IN ? d : e;
+        x.in[tensor] = ct_calloc(count * width, one);
+        for (size_t i = 0; i < count * width; i++) x.in[tensor][i] = input(p, tensor, (int64_t)(i / width), (int64_t)(i % width));
+    }
     double *w = ct_calloc((size_t)p->S, one);
     for (size_t row = 0; row < rows; row++) exact_row(p, &x, (int64_t)row, w);
     free(w);
     return x;
 }
 static void exact_free(exact *x) {
+    for (int tensor = 0; tensor < O_IN; tensor++) free(x->in[tensor]);
     free(x->o), free(x->lse), free(x->dq), free(x->dk), free(x->dv);
     free(x->o_size), free(x->lse_size), free(x->dq_size), free(x->dk_size), free(x->dv_size);
 }
