@@ -74,7 +74,7 @@ static const config_key keys[] = {
      .why = "there is no garbage to collect", .help = "Look for reference cycles at every step."},
     {"training", "shuffle", KEY_BOOL, .offset = AT(training.shuffle), .default_text = "false", .numbers = true,
      .source = FROM_US, .help = "Read the data in an order drawn from debug.seed, another one each epoch."},
-    {"training", "threads", KEY_INT, .offset = AT(training.threads), .default_text = "0", .range = &config_at_least_0,
+    {"training", "threads", KEY_INT, .offset = AT(training.threads), .default_text = "0", .range = &config_0_to_1024,
      .unit = "threads", .source = FROM_US,
      .help = "Threads a rank; 0: the node's cores over its ranks. Never changes a bit."},
     {"training", "sources", KEY_GROUPS, .offset = AT(training.sources), .numbers = true, .source = FROM_US,

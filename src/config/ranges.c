@@ -14,4 +14,5 @@ const config_range config_number_at_least_0 = {.min = 0, .max = DBL_MAX, .text =
 const config_range config_above_0 = {.min = 0, .max = DBL_MAX, .above_min = true, .text = "> 0"};
 const config_range config_above_0_or_inf = {.min = 0, .max = INFINITY, .above_min = true, .text = "> 0"};
 const config_range config_0_to_1 = {.min = 0, .max = 1, .text = "from 0 to 1"};
+const config_range config_0_to_1024 = {.min = 0, .max = 1024, .text = "from 0 to 1024"};
 const config_range config_0_to_below_1 = {.min = 0, .max = 1, .below_max = true, .text = "≥ 0 and < 1"};

@@ -37,7 +37,22 @@ struct ct_exec {
     program_deaths deaths[CT_PROGRAMS];
 };
 
-static size_t available_bytes(void) {
+// The most that this process's control group may hold (Slurm and containers set such limits).
+static size_t group_bytes(void) {
+    char group[256] = "", line[512];
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    while (f && !group[0] && fgets(line, sizeof line, f))
+        if (sscanf(line, "0::%255s", group) == 1) break;
+    if (f) fclose(f);
+    snprintf(line, sizeof line, "/sys/fs/cgroup%s/memory.max", group);
+    unsigned long long limit;
+    if (!(f = fopen(line, "r"))) return SIZE_MAX;
+    int has_limit = fscanf(f, "%llu", &limit) == 1; // "max": none
+    fclose(f);
+    return has_limit ? (size_t)limit : SIZE_MAX;
+}
+
+static size_t machine_bytes(void) {
     size_t kilobytes = 0;
     FILE *f = fopen("/proc/meminfo", "r");
     if (!f) return SIZE_MAX;
@@ -48,13 +63,18 @@ static size_t available_bytes(void) {
     return kilobytes ? kilobytes << 10 : SIZE_MAX;
 }
 
+ct_status ct_exec_check_memory(const ct_plan *plan, size_t other_bytes) {
+    size_t machine = machine_bytes(), group = group_bytes(), available = machine < group ? machine : group;
+    CT_CHECK(plan->peak_bytes <= SIZE_MAX - other_bytes && plan->peak_bytes + other_bytes <= available, CT_NO_MEMORY,
+             "the plan needs %.2f GB of memory for this rank, %s %.2f GB%s", ((double)plan->peak_bytes + (double)other_bytes) / 1e9,
+             machine <= group ? "the machine has" : "this process may use", (double)available / 1e9, machine <= group ? " available" : "");
+    return CT_OK;
+}
+
 static ct_status reserve(ct_exec *exec) {
     exec->space_bytes = exec->plan->peak_bytes ? exec->plan->peak_bytes : 64;
     exec->mapping_bytes = (exec->space_bytes + 2 * (size_t)HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
-    size_t available = available_bytes();
-    CT_CHECK(exec->space_bytes <= available, CT_NO_MEMORY,
-             "the plan needs %.2f GB of memory for this rank, the machine has %.2f GB available", (double)exec->space_bytes / 1e9,
-             (double)available / 1e9);
+    CT_TRY(ct_exec_check_memory(exec->plan, 0));
     void *p = mmap(NULL, exec->mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CT_CHECK(p != MAP_FAILED, CT_NO_MEMORY, "cannot reserve %.2f GB of memory: %s", (double)exec->mapping_bytes / 1e9,
              strerror(errno));

@@ -49,11 +49,16 @@ ct_status ct_setup_model(ct_arena *arena, const ct_config *config, ct_model *out
     return CT_OK;
 }
 
+// Sequences of a step are counted in 32 bits, twice as many are read ahead.
+enum { MOST_TOKENS = INT32_MAX, MOST_SEQUENCES = (1 << 30) - 8 };
+
 ct_status ct_setup_micro_batches(const ct_config *config, int data_ranks, int64_t *out_count) {
     int64_t one = config->training.local_batch_size * data_ranks, global = config->training.global_batch_size;
     CT_CHECK(global < 0 || global % one == 0, CT_INVALID,
              "%s: training.global_batch_size = %lld is not a multiple of local_batch_size × data-parallel ranks = %lld",
              ct_config_origin_text(config, "training.global_batch_size"), (long long)global, (long long)one);
+    CT_CHECK(global <= MOST_SEQUENCES, CT_INVALID, "%s: training.global_batch_size = %lld: at most %d sequences make a step",
+             ct_config_origin_text(config, "training.global_batch_size"), (long long)global, MOST_SEQUENCES);
     *out_count = global < 0 ? 1 : global / one;
     return CT_OK;
 }
@@ -158,6 +163,13 @@ ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const 
     return CT_OK;
 }
 
+static ct_status check_tokens(const ct_config *config, const char *key, int64_t sequences, int64_t seq_len) {
+    CT_CHECK(sequences <= MOST_TOKENS / seq_len && sequences <= MOST_SEQUENCES, CT_INVALID,
+             "%s: %s = %lld of %lld tokens: at most %d tokens make a micro-batch", ct_config_origin_text(config, key), key,
+             (long long)sequences, (long long)seq_len, MOST_TOKENS);
+    return CT_OK;
+}
+
 ct_status ct_setup_check_sizes(const ct_config *config, const ct_model *model, int tokenizer_vocab) {
     const ct_model_shape *s = &model->shape;
     CT_CHECK(config->training.seq_len <= s->max_seq_len, CT_INVALID,
@@ -167,6 +179,9 @@ ct_status ct_setup_check_sizes(const ct_config *config, const ct_model *model, i
              "%s: validation.seq_len = %lld is more than the model's max_seq_len = %lld",
              ct_config_origin_text(config, "validation.seq_len"), (long long)config->validation.seq_len,
              (long long)s->max_seq_len);
+    CT_TRY(check_tokens(config, "training.local_batch_size", config->training.local_batch_size, config->training.seq_len));
+    if (config->validation.enable)
+        CT_TRY(check_tokens(config, "validation.local_batch_size", config->validation.local_batch_size, config->validation.seq_len));
     CT_CHECK(tokenizer_vocab <= s->vocab_size, CT_INVALID,
              "the tokenizer at %s has %d ids, the model's vocabulary is %lld (model.args.vocab_size)", config->model.hf_assets_path,
              tokenizer_vocab, (long long)s->vocab_size);

@@ -4,10 +4,13 @@
 #include "autodiff/autodiff.h"
 #include "base/wide.h"
 
-static int64_t chunk_tokens(const ct_model *model, const ct_step_options *options) {
+enum { MOST_CHUNKS = 2048 }; // of a micro-batch: a graph stays small whatever its extents
+
+static int64_t chunk_tokens(const ct_model *model, const ct_step_options *options, int64_t tokens) {
     if (options->loss_chunk_tokens > 0) return options->loss_chunk_tokens;
     int64_t most = (64 << 20) / model->shape.vocab_size, chunk = 1024; // logits of a chunk: 256 MB at the most
     while (chunk > 64 && chunk > most) chunk /= 2;
+    while (tokens / chunk > MOST_CHUNKS) chunk *= 2;
     return chunk;
 }
 
@@ -48,7 +51,7 @@ static ct_status make_micro(const ct_model *model, const ct_step_options *o, ct_
     sum_loss(g);
     CT_TRY_AS(verified(g), "after autodiff");
     PASS(g, ct_pass_precision(g, o->compute, &after_));
-    PASS(g, ct_pass_expand_loss(g, chunk_tokens(model, o), &after_));
+    PASS(g, ct_pass_expand_loss(g, chunk_tokens(model, o, o->batch * o->seq_len), &after_));
     CT_TRY_AS(verified(g), "after the loss was expanded");
     PASS(g, ct_pass_recompute(g, o->recompute, &after_));
     PASS(g, ct_pass_fuse_accumulate(g, &after_));
@@ -63,7 +66,7 @@ static ct_status make_forward(const ct_model *model, const ct_step_options *o, c
     CT_TRY(ct_model_build(model, g, build));
     if (build.kind == CT_BUILD_LOSS) sum_loss(g);
     PASS(g, ct_pass_precision(g, o->compute, &after_));
-    PASS(g, ct_pass_expand_loss(g, chunk_tokens(model, o), &after_));
+    PASS(g, ct_pass_expand_loss(g, chunk_tokens(model, o, build.batch * build.seq_len), &after_));
     PASS(g, ct_pass_prune(g, &after_));
     return verified(g);
 }

@@ -46,12 +46,18 @@ static void set_constants(ct_trainer *t) {
     }
 }
 
-static ct_status make_memory(ct_trainer *t) {
+static ct_status make_plan(ct_trainer *t) {
     const ct_config *c = t->config;
     ct_step_options options;
     CT_TRY(ct_setup_step_options(&t->arena, c, &t->model, &options));
     CT_TRY(ct_step_make(&t->model, &options, &t->step));
-    int threads = options.plan.threads, cores = ct_cores();
+    size_t token_bytes = 4 * sizeof(int32_t) * (size_t)c->training.seq_len; // of a sequence in t->batch
+    return ct_exec_check_memory(&t->step.plan, token_bytes * (size_t)(t->micro_batches * c->training.local_batch_size));
+}
+
+static ct_status make_memory(ct_trainer *t) {
+    const ct_config *c = t->config;
+    int threads = t->step.plan.threads, cores = ct_cores();
     CT_TRY(ct_team_create((ct_team_options){.threads = threads, .first_core = threads <= cores ? 0 : -1, .never_spin = threads > cores},
                           &t->team));
     t->rss_before = ct_rss_bytes();
@@ -80,6 +86,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY_AS(ct_encoder_create(c->model.hf_assets_path, 2, &t->encoder), "the tokenizer, model.hf_assets_path from %s",
               ct_config_origin_text(c, "model.hf_assets_path"));
     CT_TRY(ct_setup_check_sizes(c, &t->model, ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder))->vocab_size));
+    CT_TRY(make_plan(t));
     CT_TRY(make_data(t));
     CT_TRY(make_memory(t));
     if (c->checkpoint.enable && c->checkpoint.async_mode != CT_CFG_SYNC) CT_TRY(ct_trainer_make_saver(t));

@@ -9,6 +9,9 @@ typedef struct {
     int poison; // 1: memory outside the running instruction's operands is NaN where dead and forbidden under AddressSanitizer
 } ct_exec_options;
 
+// Is there memory for a plan and other_bytes beside it? CT_NO_MEMORY says how much is wanted and how much there is.
+ct_status ct_exec_check_memory(const ct_plan *plan, size_t other_bytes);
+
 // Reserves the plan's space (2 MiB pages where the system gives them) and resolves every instruction. Too little memory is an error
 // that says how much was wanted and how much there is. `plan` and `team` must outlive the result. Caller destroys.
 ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options options, ct_exec **out_exec);
