@@ -182,8 +182,11 @@ CT_AVX512 static int pass_avx512(const block *b, int window, uint64_t *out_sums)
         any = _mm512_or_si512(any, _mm512_castpd_si512(v));
         if (window) _mm512_storeu_pd(b->rest + i, v);
     }
-    out_sums[0] = (uint64_t)_mm512_reduce_add_epi64(sum_high);
-    out_sums[1] = (uint64_t)_mm512_reduce_add_epi64(sum_low);
+    uint64_t lanes[2][8]; // their sum wraps around
+    _mm512_storeu_si512(lanes[0], sum_high);
+    _mm512_storeu_si512(lanes[1], sum_low);
+    out_sums[0] = out_sums[1] = 0;
+    for (int k = 0; k < 8; k++) out_sums[0] += lanes[0][k], out_sums[1] += lanes[1][k];
     int left = (_mm512_reduce_or_epi64(any) & INT64_MAX) != 0; // what is left of -0 is -0
     if (left && !window) return pass_plain(b, window, out_sums); // rare: once more, keeping the rest
     return left;
