@@ -72,7 +72,7 @@ typedef struct {
 static ct_adamw_options constants_of(void *context, const char *parameter) {
     const group_table *table = context;
     const ct_config_optimizer *o = table->optimizer;
-    ct_adamw_options options = {1, o->beta1, o->beta2, o->eps, o->weight_decay};
+    ct_adamw_options options = {1, o->beta1, o->beta2, o->eps, o->weight_decay, o->name == CT_CFG_ADAM};
     for (int i = 0; i < o->param_group_count; i++) {
         pcre2_match_data *match = pcre2_match_data_create(1, NULL);
         int found = pcre2_match(table->patterns[i], (PCRE2_SPTR)parameter, strlen(parameter), 0, 0, match, NULL);

@@ -167,6 +167,7 @@ static int64_t pair_extent(const example *e, const char *letter, int64_t propose
     (void)e;
     return strcmp(letter, "s") ? proposed : 2;
 }
+static void attrs_adamw(example *e) { e->attrs[5] = e->seed % 2; } // Adam, AdamW
 static void fill_adamw(example *e) {
     fill_positive(e, 2, 0.01);
     e->data[4][0] = e->seed % 5 == 4 ? NAN : 0.5;
@@ -236,7 +237,7 @@ static const example_hook hooks[] = {
     {.op = "wide_sum", .extent = wide_extent, .attrs = attrs_seed_parity, .fill = fill_wide_sum, .canonical = canonical_wide},
     {.op = "wide_norm", .extent = wide_extent, .fill = fill_wide_norm},
     {.op = "clip_factor", .fill = fill_clip},
-    {.op = "adamw", .extent = pair_extent, .fill = fill_adamw},
+    {.op = "adamw", .extent = pair_extent, .attrs = attrs_adamw, .fill = fill_adamw},
     {.op = "cache_write", .extent = slots_extent, .fill = fill_slots},
     {.op = "split", .types = types_split},
     {.op = "merge", .types = types_merge},

@@ -47,12 +47,13 @@ typedef struct {
     const float *p, *m, *v, *g;
     float *p_out, *m_out, *v_out; // the same memory
     int64_t elems;
-    float clip, decay, one_minus_beta1, beta1, beta2, one_minus_beta2, root_correction2, eps, minus_step;
+    float clip, decay, l2, one_minus_beta1, beta1, beta2, one_minus_beta2, root_correction2, eps, minus_step;
 } update;
 
 CT_INLINE void update_16(const update *u, int64_t i, int n) {
     v16f p = v_load(u->p, i, n, CT_F32), m = v_load(u->m, i, n, CT_F32), v = v_load(u->v, i, n, CT_F32);
     v16f g = v_load(u->g, i, n, CT_F32) * v_set(u->clip);
+    if (u->l2 != 0) g += v_set(u->l2) * p;
     p *= v_set(u->decay);
     // lerp as PyTorch has it: from whichever end is nearer.
     m = u->one_minus_beta1 < 0.5f ? m + v_set(u->one_minus_beta1) * (g - m) : g - (g - m) * v_set(u->beta1);
@@ -71,7 +72,7 @@ static void update_task(void *context, int thread, int threads) {
     if (i < end) update_16(&u, i, (int)(end - i));
 }
 
-// inputs p, m, v, g, clip, scalars {lr, step}; attrs lr_scale, beta1, beta2, eps, weight_decay.
+// inputs p, m, v, g, clip, scalars {lr, step}; attrs lr_scale, beta1, beta2, eps, weight_decay, l2.
 static void adamw(const ct_call *call, ct_team *team) {
     const double *scalars = call->in[5].data, *attrs = call->attrs;
     double lr = scalars[0] * attrs[0], step = scalars[1], beta1 = attrs[1], beta2 = attrs[2];
@@ -80,7 +81,7 @@ static void adamw(const ct_call *call, ct_team *team) {
     update u = {
         .p = call->in[0].data, .m = call->in[1].data, .v = call->in[2].data, .g = call->in[3].data,
         .p_out = call->out[0].data, .m_out = call->out[1].data, .v_out = call->out[2].data,
-        .elems = ct_tensor_elems(&call->in[0]), .clip = clip, .decay = (float)(1 - lr * attrs[4]),
+        .elems = ct_tensor_elems(&call->in[0]), .clip = clip, .decay = attrs[5] != 0 ? 1 : (float)(1 - lr * attrs[4]), .l2 = attrs[5] != 0 ? (float)attrs[4] : 0,
         .one_minus_beta1 = (float)(1 - beta1), .beta1 = 1 - (float)(1 - beta1),
         .beta2 = (float)beta2, .one_minus_beta2 = (float)(1 - beta2),
         .root_correction2 = (float)sqrt(1 - pow(beta2, step)), .eps = (float)attrs[3],

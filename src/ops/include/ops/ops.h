@@ -63,6 +63,7 @@ ct_value ct_wide_norm(ct_graph *g, ct_value acc_W);              // f32[]
 ct_value ct_clip_factor(ct_graph *g, ct_value norm, double max_norm); // f32[]
 typedef struct {
     double lr_scale, beta1, beta2, eps, weight_decay;
+    int l2; // 1: Adam: the decay is added to the gradient; 0: AdamW: it is taken off the weight
 } ct_adamw_options;
 void ct_adamw(ct_graph *g, ct_value p, ct_value m, ct_value v, ct_value grad, ct_value clip, ct_value scalars,
               ct_adamw_options options, ct_value *out_p, ct_value *out_m, ct_value *out_v);
