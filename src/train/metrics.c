@@ -16,7 +16,7 @@ struct ct_metrics {
     FILE *jsonl;
     ct_events *events;
     double peak_flops; // of the rank's team
-    int color;
+    int color, is_failure_said;
     int64_t tokens, steps; // since the last line
     double seconds, wait_s;
     double smoothed_step_s; // for the time left
@@ -31,13 +31,22 @@ size_t ct_rss_bytes(void) {
     return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+// Opens a file of lines for appending, after taking off the half of a line that a killed or full run left.
+static ct_status open_lines(const char *path, FILE **out_file) {
+    FILE *file = fopen(path, "a+");
+    CT_CHECK(file, CT_IO, "cannot write %s: %s", path, strerror(errno));
+    long end = fseek(file, 0, SEEK_END) ? 0 : ftell(file), keep = end;
+    for (; keep > 0 && !fseek(file, keep - 1, SEEK_SET) && fgetc(file) != '\n'; keep--) {}
+    if (keep < end && ftruncate(fileno(file), keep)) keep = end;
+    *out_file = file;
+    return CT_OK;
+}
+
 ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, ct_metrics **out) {
     ct_metrics m = {.config = config, .model = model};
     CT_TRY(ct_folder_make(config->job.dump_folder));
     char *path = ct_format("%s/metrics.jsonl", config->job.dump_folder);
-    m.jsonl = fopen(path, "a");
-    ct_status status =
-        m.jsonl ? CT_OK : ct_error_make(CT_IO, __FILE__, __LINE__, "cannot write %s: %s", path, strerror(errno));
+    ct_status status = open_lines(path, &m.jsonl);
     free(path);
     if (!status && config->metrics.enable_tensorboard) {
         char *folder = ct_format("%s/%s", config->job.dump_folder, config->metrics.save_tb_folder);
@@ -84,13 +93,22 @@ static void print_line(const ct_metrics *m, const ct_step_report *r, const rates
     fflush(stdout);
 }
 
-static void write_json(const ct_metrics *m, const ct_step_report *r, const rates *x, int64_t tokens_seen) {
+// A line that can't be written is said once; training goes on, for its weights are worth more.
+static void flush_lines(ct_metrics *m) {
+    if (fflush(m->jsonl) == 0 && !ferror(m->jsonl)) return;
+    if (!m->is_failure_said)
+        fprintf(stderr, "ctitan: cannot write %s/metrics.jsonl: %s; training goes on\n", m->config->job.dump_folder, strerror(errno));
+    m->is_failure_said = 1;
+    clearerr(m->jsonl);
+}
+
+static void write_json(ct_metrics *m, const ct_step_report *r, const rates *x, int64_t tokens_seen) {
     fprintf(m->jsonl,
             "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g, \"lr\": %.9g, \"tokens_per_second\": %.6g, \"tflops\": %.6g, "
             "\"mfu\": %.6g, \"seconds\": %.6g, \"data_wait_seconds\": %.6g, \"memory_bytes\": %.0f, \"tokens_seen\": %lld}\n",
             (long long)r->step, r->loss, r->grad_norm, r->lr, x->tokens_per_second, x->tflops, x->mfu, x->seconds, m->wait_s,
             x->memory_bytes, (long long)tokens_seen);
-    fflush(m->jsonl);
+    flush_lines(m);
 }
 
 static void write_events(const ct_metrics *m, const ct_step_report *r, const rates *x, int64_t tokens_seen) {
@@ -134,7 +152,7 @@ void ct_metrics_validation(ct_metrics *m, int64_t step, double loss, int64_t tok
     fflush(stdout);
     fprintf(m->jsonl, "{\"step\": %lld, \"validation_loss\": %.9g, \"validation_tokens\": %lld, \"seconds\": %.6g}\n",
             (long long)step, loss, (long long)tokens, seconds);
-    fflush(m->jsonl);
+    flush_lines(m);
     if (!m->events) return;
     ct_events_scalar(m->events, "validation_metrics/loss", step, loss);
     ct_events_flush(m->events);

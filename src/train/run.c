@@ -11,21 +11,17 @@ static volatile sig_atomic_t stop_signal; // the one thing a handler may touch
 
 static void on_signal(int number) { stop_signal = number; }
 
-typedef struct {
-    struct sigaction term, usr1;
-} saved_handlers;
-
-static void install(saved_handlers *saved) {
+void ct_stop_watch(ct_stop_handlers *saved) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    stop_signal = 0;
     sigaction(SIGTERM, &action, &saved->term);
     sigaction(SIGUSR1, &action, &saved->usr1);
 }
 
-static void restore(const saved_handlers *saved) {
+void ct_stop_unwatch(const ct_stop_handlers *saved) {
     sigaction(SIGTERM, &saved->term, NULL);
     sigaction(SIGUSR1, &saved->usr1, NULL);
+    stop_signal = 0;
 }
 
 static ct_status validate(ct_trainer *t) {
@@ -58,9 +54,10 @@ static ct_status one_step(ct_trainer *t, int *out_stop) {
     const ct_config *c = t->config;
     ct_step_report report;
     CT_TRY(ct_trainer_step(t, &report));
-    int last = t->position == c->training.steps, stop = stop_signal != 0;
-    ct_metrics_step(t->metrics, &report, t->tokens_seen, last || stop);
+    int last = t->position == c->training.steps;
+    ct_metrics_step(t->metrics, &report, t->tokens_seen, last || stop_signal);
     if (c->validation.enable && (t->position == 1 || t->position % c->validation.freq == 0)) CT_TRY(validate(t));
+    int stop = stop_signal != 0;
     int saving = c->checkpoint.enable && !c->checkpoint.load_only && (stop || last || is_due(t));
     if (saving) CT_TRY(save(t, last && !stop));
     *out_stop = stop && !last;
@@ -123,23 +120,30 @@ static void show_curve(const ct_trainer *t) {
     ct_curve_deinit(&curve);
 }
 
-ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
+// A signal that came while weights were loaded ends the run before its first step.
+static ct_status run_steps(ct_trainer *t, int *out_stopped) {
     const ct_config *c = t->config;
-    *out_stopped = 0;
-    CT_TRY(write_resolved(t));
-    print_start(t);
     if (c->checkpoint.enable && c->checkpoint.create_seed_checkpoint) return save(t, 0);
     if (t->position >= c->training.steps)
         printf("nothing to do: step %lld of %lld is done\n", (long long)t->position, (long long)c->training.steps);
-    saved_handlers handlers;
-    install(&handlers);
+    else *out_stopped = stop_signal != 0;
     ct_status status = CT_OK;
     while (!status && t->position < c->training.steps && !*out_stopped) status = one_step(t, out_stopped);
-    restore(&handlers);
+    return status;
+}
+
+ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
+    *out_stopped = 0;
+    CT_TRY(write_resolved(t));
+    print_start(t);
+    ct_stop_handlers handlers;
+    ct_stop_watch(&handlers);
+    ct_status status = run_steps(t, out_stopped);
     if (t->saver) {
         ct_status saved = ct_checkpoint_save_wait(t->saver);
-        if (!status) status = saved;
+        if (!status && saved) status = ct_error_note(saved, "saving in the background");
     }
-    if (!status && !*out_stopped) show_curve(t);
+    ct_stop_unwatch(&handlers); // not before the last save is whole: a second signal must not end it
+    if (!status && !*out_stopped && !t->config->checkpoint.create_seed_checkpoint) show_curve(t);
     return status;
 }

@@ -3,6 +3,8 @@
 #include "exec/exec.h"
 #include "train/setup.h"
 
+#include <signal.h>
+
 typedef struct ct_trainer ct_trainer;
 
 // What a step did.
@@ -35,6 +37,14 @@ ct_status ct_trainer_save(ct_trainer *trainer, int last);
 // Steps from where the trainer is to training.steps: logs, validates, saves, and stops on SIGTERM and SIGUSR1 at a step's end.
 // *out_stopped is 1 where a signal ended it.
 ct_status ct_trainer_run(ct_trainer *trainer, int *out_stopped);
+
+// From here on SIGTERM and SIGUSR1 only ask to stop; a run begun later ends before its first step where one came. ct_trainer_run watches by
+// itself; a program that loads for long watches earlier. Unwatching forgets what came. Calls nest.
+typedef struct {
+    struct sigaction term, usr1;
+} ct_stop_handlers;
+void ct_stop_watch(ct_stop_handlers *out_saved);
+void ct_stop_unwatch(const ct_stop_handlers *saved);
 
 // Parts, for tests and tools.
 const ct_plan *ct_trainer_plan(const ct_trainer *trainer);
