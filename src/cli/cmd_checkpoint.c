@@ -157,7 +157,6 @@ static void dump_infos(const ct_checkpoint_info *infos, int count) {
 }
 
 static ct_status list(const arguments *a) {
-    CT_TRY(need_paths(a, 1, "list"));
     CT_CHECK(ct_path_is_folder(a->paths[0]), CT_NOT_FOUND, "there is no folder %s", a->paths[0]);
     ct_checkpoint_info *infos;
     int count;
@@ -186,7 +185,7 @@ static ct_status verify_all(const arguments *a, const char *root) {
     CT_TRY(ct_checkpoint_list(root, &infos, &count));
     for (int i = 0; i < count; i++) {
         ct_status status = verify_one(a, infos[i].path);
-        if (status) fprintf(stderr, "ctitan: %s\n", ct_error_text(status)), bad++;
+        if (status) fprintf(stderr, "ctitan checkpoint: %s\n", ct_error_text(status)), bad++;
     }
     ct_checkpoint_list_free(infos, count);
     CT_CHECK(count, CT_NOT_FOUND, "no checkpoint (step-N) in %s", root);
@@ -195,7 +194,6 @@ static ct_status verify_all(const arguments *a, const char *root) {
 }
 
 static ct_status verify(const arguments *a) {
-    CT_TRY(need_paths(a, 1, "verify"));
     const char *path = a->paths[0];
     CT_CHECK(ct_path_is_folder(path), CT_NOT_FOUND, "there is no folder %s", path);
     ct_status status = is_checkpoint(path) ? verify_one(a, path) : verify_all(a, path);
@@ -295,7 +293,6 @@ static void print_result(const arguments *a, const char *path, const ct_llama_sh
 }
 
 static ct_status import(const arguments *a) {
-    CT_TRY(need_paths(a, 2, "import"));
     CT_CHECK(!a->dtype || !strcmp(a->dtype, "f32") || !strcmp(a->dtype, "bf16"), CT_INVALID, "--dtype %s: f32 or bf16", a->dtype);
     ct_llama_shape known = {.n_heads = a->heads};
     ct_weights *weights;
@@ -356,7 +353,6 @@ static ct_status export_checkpoint(const arguments *a, const ct_checkpoint *chec
 }
 
 static ct_status export(const arguments *a) {
-    CT_TRY(need_paths(a, 2, "export"));
     char *path;
     CT_TRY(find_checkpoint(a, &path));
     ct_checkpoint *checkpoint;
@@ -372,7 +368,8 @@ int ct_cmd_checkpoint(int argc, char **argv) {
     static const struct {
         const char *name;
         ct_status (*run)(const arguments *a);
-    } verbs[] = {{"list", list}, {"verify", verify}, {"import", import}, {"export", export}};
+        int paths;
+    } verbs[] = {{"list", list, 1}, {"verify", verify, 1}, {"import", import, 2}, {"export", export, 2}};
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(help, stdout), 0;
     if (argc < 2) return fputs(help, stderr), 2;
@@ -384,8 +381,9 @@ int ct_cmd_checkpoint(int argc, char **argv) {
         status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "there is no `ctitan checkpoint %s`; see `ctitan checkpoint --help`", argv[1]);
         is_usage = 1;
     }
+    if (!status) status = need_paths(&a, verbs[verb].paths, argv[1]), is_usage = status != CT_OK;
     if (!status) status = verbs[verb].run(&a);
-    if (!status) return 0;
-    fprintf(stderr, "ctitan: %s\n", ct_error_text(status));
+    if (!status) return ct_finish_output("checkpoint");
+    fprintf(stderr, "ctitan checkpoint: %s\n", ct_error_text(status));
     return is_usage ? 2 : 1;
 }

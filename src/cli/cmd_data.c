@@ -148,7 +148,6 @@ static ct_status build_with(const ct_tokenizer *tokenizer, const arguments *a, c
 }
 
 static ct_status build(const arguments *a) {
-    CT_CHECK(a->count >= 3, CT_INVALID, "data build needs a tokenizer, a file to write and files to read; see `ctitan data --help`");
     ct_tokenizer *tokenizer;
     ct_corpus_info info;
     CT_TRY(ct_tokenizer_open(a->files[0], (ct_tokenizer_options){0}, &tokenizer));
@@ -160,7 +159,6 @@ static ct_status build(const arguments *a) {
 
 // ---- info ----
 static ct_status info_of(const arguments *a) {
-    CT_CHECK(a->count == 1, CT_INVALID, "data info needs one corpus; see `ctitan data --help`");
     ct_corpus *corpus;
     CT_TRY(ct_corpus_open(a->files[0], &corpus));
     ct_status status = a->verify ? ct_corpus_verify(corpus) : CT_OK;
@@ -175,12 +173,16 @@ int ct_cmd_data(int argc, char **argv) {
     if (argc < 2) return fputs(help, stderr), 2;
     arguments a = {.progress = -1, .files = ct_calloc((size_t)argc, sizeof *a.files)};
     ct_status status = parse(argc, argv, &a);
+    if (!status && !strcmp(argv[1], "build") && a.count < 3)
+        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "build needs a tokenizer, a file to write and files to read; see `ctitan data --help`");
+    if (!status && !strcmp(argv[1], "info") && a.count != 1)
+        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "info needs one corpus; see `ctitan data --help`");
     int usage = status != CT_OK;
     if (!status && !strcmp(argv[1], "build")) status = build(&a);
     else if (!status && !strcmp(argv[1], "info")) status = info_of(&a);
     else if (!status) status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "there is no `ctitan data %s`; see `ctitan data --help`", argv[1]), usage = 1;
     free(a.files);
-    if (!status) return 0;
-    fprintf(stderr, "ctitan: %s\n", ct_error_text(status));
+    if (!status) return ct_finish_output("data");
+    fprintf(stderr, "ctitan data: %s\n", ct_error_text(status));
     return usage ? 2 : 1;
 }

@@ -27,12 +27,40 @@ typedef struct {
     int ids, logits, no_bos;
 } arguments;
 
-static int number(const char *text, double low, double high, double *out) {
+// ---- arguments ----
+enum { MOST_TOKENS = 1 << 30 };
+
+static int fraction(const char *text, double low, double high, double *out) {
     char *end;
     errno = 0;
     double x = strtod(text, &end);
     if (end == text || *end || errno || !(x >= low && x <= high)) return 0;
-    *out = x;
+    return *out = x, 1;
+}
+
+static int whole(const char *text, uint64_t most, uint64_t *out) {
+    char *end;
+    errno = 0;
+    unsigned long long x = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || x > most) return 0;
+    return *out = x, 1;
+}
+
+// Takes an option with a value. 1: well; 0: it is none of these; -1: the value is not what is wanted, which is *out_wanted.
+static int take(arguments *a, const char *name, const char *value, const char **out_wanted) {
+    uint64_t n = 0;
+    if (!strcmp(name, "--checkpoint")) return a->checkpoint = value, *out_wanted = "a path", value ? 1 : -1;
+    if (!strcmp(name, "--prompt")) return a->prompt = value, *out_wanted = "a text", value ? 1 : -1;
+    if (!strcmp(name, "--temperature"))
+        return *out_wanted = "a number from 0 to 1e6", value && fraction(value, 0, 1e6, &a->sampling.temperature) ? 1 : -1;
+    if (!strcmp(name, "--top-p"))
+        return *out_wanted = "a number above 0, at most 1", value && fraction(value, 1e-9, 1, &a->sampling.top_p) ? 1 : -1;
+    if (!strcmp(name, "--seed")) return *out_wanted = "a whole number", value && whole(value, UINT64_MAX, &a->sampling.seed) ? 1 : -1;
+    if (strcmp(name, "--tokens") && strcmp(name, "--top-k")) return 0;
+    *out_wanted = "a whole number";
+    if (!value || !whole(value, MOST_TOKENS, &n)) return -1;
+    if (!strcmp(name, "--tokens")) a->sampling.max_new_tokens = (int64_t)n;
+    else a->sampling.top_k = (int)n;
     return 1;
 }
 
@@ -40,27 +68,16 @@ static int number(const char *text, double low, double high, double *out) {
 static int parse(int *argc, char **argv, arguments *a) {
     int kept = 1;
     for (int i = 1; i < *argc; i++) {
-        const char *value = i + 1 < *argc ? argv[i + 1] : NULL;
-        double x = 0;
-        int known = 1, takes = 1;
-        if (!strcmp(argv[i], "--ids")) a->ids = 1, takes = 0;
-        else if (!strcmp(argv[i], "--logits")) a->logits = 1, takes = 0;
-        else if (!strcmp(argv[i], "--no-bos")) a->no_bos = 1, takes = 0;
-        else if (!strcmp(argv[i], "--checkpoint") && value) a->checkpoint = value;
-        else if (!strcmp(argv[i], "--prompt") && value) a->prompt = value;
-        else if (!strcmp(argv[i], "--tokens") && value && number(value, 0, 1e9, &x)) a->sampling.max_new_tokens = (int64_t)x;
-        else if (!strcmp(argv[i], "--temperature") && value && number(value, 0, 1e6, &x)) a->sampling.temperature = x;
-        else if (!strcmp(argv[i], "--top-k") && value && number(value, 0, 1e9, &x)) a->sampling.top_k = (int)x;
-        else if (!strcmp(argv[i], "--top-p") && value && number(value, 1e-9, 1, &x)) a->sampling.top_p = x;
-        else if (!strcmp(argv[i], "--seed") && value && number(value, 0, 1.8e19, &x)) a->sampling.seed = strtoull(value, NULL, 10);
-        else known = 0;
-        if (!known && !strncmp(argv[i], "--", 2) && !strchr(argv[i], '.')) {
-            fprintf(stderr, "ctitan generate: %s%s%s is no option, or its value is out of range; see --help\n", argv[i], value ? " " : "",
-                    value ? value : "");
-            return 0;
+        const char *value = i + 1 < *argc ? argv[i + 1] : NULL, *wanted = NULL;
+        if (!strcmp(argv[i], "--ids")) a->ids = 1;
+        else if (!strcmp(argv[i], "--logits")) a->logits = 1;
+        else if (!strcmp(argv[i], "--no-bos")) a->no_bos = 1;
+        else {
+            int taken = take(a, argv[i], value, &wanted);
+            if (taken < 0) return ct_misuse("generate", "%s %s: %s is wanted", argv[i], value ? value : "has no value", wanted), 0;
+            if (taken) i++;
+            else argv[kept++] = argv[i];
         }
-        if (known) i += takes;
-        else argv[kept++] = argv[i];
     }
     *argc = kept;
     return 1;
@@ -139,8 +156,9 @@ int ct_cmd_generate(int argc, char **argv) {
     arguments a = {.prompt = "", .sampling = {.max_new_tokens = 200, .temperature = 1, .top_p = 1}};
     if (!parse(&argc, argv, &a)) return 2;
     int own = ct_config_args_split(argc, argv);
-    if (own > 2) return fputs(help, stderr), 2;
+    if (argc < 2) return fputs(help, stderr), 2;
+    if (ct_check_file_argument("generate", own, argv)) return 2;
     ct_status status = generate(own == 2 ? argv[1] : NULL, argc - own, argv + own, &a);
     if (status) return fprintf(stderr, "ctitan generate: %s\n", ct_error_text(status)), 1;
-    return 0;
+    return ct_finish_output("generate");
 }

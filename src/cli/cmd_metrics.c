@@ -65,5 +65,5 @@ int ct_cmd_metrics(int argc, char **argv) {
     if (!status) show(&curve, &a);
     ct_curve_deinit(&curve);
     if (status) return fprintf(stderr, "ctitan metrics: %s\n", ct_error_text(status)), 1;
-    return 0;
+    return ct_finish_output("metrics");
 }

@@ -42,7 +42,7 @@ static int finish(planned *p, const char *command, ct_status status) {
     if (status) fprintf(stderr, "ctitan %s: %s\n", command, ct_error_text(status));
     ct_step_deinit(&p->step);
     ct_arena_deinit(&p->arena);
-    return status ? 1 : 0;
+    return status ? 1 : ct_finish_output(command);
 }
 
 // Removes a flag from the arguments; 1 where it was there.
@@ -82,6 +82,7 @@ static void print_note(void *context, const char *line) {
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
     int json = take_flag(&argc, argv, "--json"), own = ct_config_args_split(argc, argv);
+    if (ct_check_file_argument("plan", own, argv)) return 2;
     if (own != 2) return fputs(plan_help, stderr), 2;
     planned p = {0};
     ct_status status = load(&p, argv[1], argc - own, argv + own);
@@ -117,7 +118,7 @@ static int list_ops(int json) {
     if (json) ct_string_add(&out, "]\n");
     fputs(out.text, stdout);
     ct_string_deinit(&out);
-    return 0;
+    return ct_finish_output("graph");
 }
 
 static ct_status check_file(const char *path) {
@@ -158,6 +159,7 @@ int ct_cmd_graph(int argc, char **argv) {
     planned p = {0};
     if (file) return finish(&p, "graph", check_file(file));
     int own = ct_config_args_split(argc, argv);
+    if (ct_check_file_argument("graph", own, argv)) return 2;
     if (own != 2) return fputs(graph_help, stderr), 2;
     ct_status status = load(&p, argv[1], argc - own, argv + own);
     if (!status) status = print_program(&p, program ? program : "micro");

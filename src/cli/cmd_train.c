@@ -36,7 +36,8 @@ int ct_cmd_train(int argc, char **argv) {
     int own = ct_config_args_split(argc, argv), stopped = 0;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(help, stdout), 0;
-    if (own > 2) return fputs(help, stderr), 2;
+    if (argc < 2) return fputs(help, stderr), 2;
+    if (ct_check_file_argument("train", own, argv)) return 2;
     ct_status status = train(own == 2 ? argv[1] : NULL, argc - own, argv + own, &stopped);
     if (status) return fprintf(stderr, "ctitan train: %s\n", ct_error_text(status)), 1;
     return stopped ? CT_EXIT_STOPPED : 0;

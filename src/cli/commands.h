@@ -9,6 +9,15 @@ typedef struct {
     const char *summary; // one line for `ctitan --help`
 } ct_command;
 
+// Says what is wrong with the arguments and where help is; returns the exit status of wrong usage, 2.
+int ct_misuse(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Arguments that are left after options and overrides were taken (argv[1] … argv[own - 1]): at most one, and no option. 0, or 2 after saying.
+int ct_check_file_argument(const char *command, int own, char **argv);
+
+// Flushes standard output: 0, or 1 after saying why not all of it was written.
+int ct_finish_output(const char *command);
+
 ct_command_fn ct_cmd_config;
 ct_command_fn ct_cmd_data;
 ct_command_fn ct_cmd_train;

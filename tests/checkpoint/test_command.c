@@ -83,7 +83,7 @@ static void damage_is_named_with_status_1(void **state) {
     fseek(file, -3, SEEK_END);
     fputc(0x55, file);
     fclose(file);
-    expect(s, 1, "verify in/step-0", "ctitan: in/step-0/shard-0.safetensors: tensor norm.weight is damaged");
+    expect(s, 1, "verify in/step-0", "ctitan checkpoint: in/step-0/shard-0.safetensors: tensor norm.weight is damaged");
     expect(s, 1, "verify in --json", "{\"path\":\"in\",\"sound\":false,\"why\":\"1 of 1 checkpoints in in are damaged\"}");
     expect(s, 1, "export in out", "norm.weight is damaged");
     assert_false(has_file(s, "out"));
