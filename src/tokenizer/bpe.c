@@ -149,6 +149,8 @@ static size_t symbols_of_characters(const ct_bpe *bpe, const ct_vocab *vocab, ct
     int unknown = 0;
     for (size_t i = 0; i < size;) {
         size_t length = (size_t)ct_utf8_length(word[i]), looked_size;
+        size_t symbol = bpe->rules.symbol_count ? ct_sentencepiece_symbol(&bpe->rules, word + i, size - i) : 0;
+        if (symbol) length = symbol;
         const unsigned char *looked;
         int32_t id = find_character(bpe, vocab, scratch, word + i, length, i == 0, i + length >= size, &looked, &looked_size);
         i += length;

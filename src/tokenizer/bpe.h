@@ -1,5 +1,6 @@
 // Byte-pair encoding of one word: symbols merge in order of rank until no pair that is left may merge.
 #pragma once
+#include "charsmap.h"
 #include "tokenizer/tokenizer.h"
 #include "vocab.h"
 #include <stddef.h>
@@ -38,6 +39,7 @@ typedef struct {
     int fuse_unk;
     int fuse_at_end;         // SentencePiece: unknown symbols fuse in the result, not before merging
     const char *prefix, *suffix; // put before every character but the first, behind the last; "" or NULL: none
+    ct_sentencepiece_rules rules; // SentencePiece: its user-defined symbols
     int32_t hidden_from;     // ids from here on are symbols that only occur inside tokens: they end as bytes or unk
 } ct_bpe;
 

@@ -90,7 +90,7 @@ void ct_charsmap_apply(const ct_charsmap *map, const ct_buffer *text, ct_buffer 
 
 size_t ct_sentencepiece_symbol(const ct_sentencepiece_rules *rules, const unsigned char *text, size_t size) {
     size_t best = 0;
-    for (int i = 0; i < rules->symbol_count; i++) {
+    for (int i = 0; i < rules->symbol_count && rules->first[text[0]]; i++) {
         size_t length = strlen(rules->symbols[i]);
         if (length > best && length <= size && !memcmp(rules->symbols[i], text, length)) best = length;
     }

@@ -21,9 +21,10 @@ void ct_charsmap_apply(const ct_charsmap *map, const ct_buffer *text, ct_buffer 
 
 typedef struct {
     int add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, treat_whitespace_as_suffix;
-    // User-defined symbols, which the map does not touch: sorted texts.
+    // User-defined symbols, which the map does not touch and which never merge.
     const char *const *symbols;
     int symbol_count;
+    unsigned char first[256]; // whether a symbol begins with this byte
 } ct_sentencepiece_rules;
 
 // The length of the longest user-defined symbol that begins text[0, size), or 0.

@@ -18,7 +18,7 @@ typedef enum {
     CT_DECODE_REPLACE,       // text by content
     CT_DECODE_METASPACE,     // text by a space; in the first token by nothing where `start`
     CT_DECODE_STRIP,         // up to `start` leading and `stop` trailing characters `text`, of each token
-    CT_DECODE_SUFFIX,        // BPEDecoder: text by a space, by nothing in the last token
+    CT_DECODE_SUFFIX,        // BPEDecoder: text, at a token's end, by a space if another token follows
 } ct_decode_kind;
 
 typedef struct {

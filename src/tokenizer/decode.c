@@ -76,13 +76,23 @@ static void strip(const ct_decode_step *step, const ct_buffer *in, ct_buffer *ou
     ct_buffer_add(out, begin, (size_t)(end - begin));
 }
 
-static void run_step(const ct_decode_step *step, int is_first, int is_last, const ct_buffer *in, ct_buffer *out) {
+// A word's end becomes a space once another token follows: until then it is owed.
+static void end_words(const ct_decode_step *step, ct_decode_stream *stream, const ct_buffer *in, ct_buffer *out) {
+    size_t length = step->text_length;
+    ct_buffer rest = *in;
+    stream->owed = length && in->size >= length && !memcmp(in->bytes + in->size - length, step->text, length);
+    if (stream->owed) rest.size -= length;
+    replace(step, step->content, step->content_length, &rest, out);
+}
+
+static void run_step(const ct_decode_step *step, ct_decode_stream *stream, const ct_buffer *in, ct_buffer *out) {
+    int is_first = !stream->started;
     switch (step->kind) {
     case CT_DECODE_BYTE_LEVEL: byte_level(in, out); break;
     case CT_DECODE_BYTE_FALLBACK: byte_fallback(in, out); break;
     case CT_DECODE_REPLACE: replace(step, step->content, step->content_length, in, out); break;
     case CT_DECODE_METASPACE: replace(step, step->content, is_first && step->start ? 0 : step->content_length, in, out); break;
-    case CT_DECODE_SUFFIX: replace(step, step->content, is_last ? 0 : step->content_length, in, out); break;
+    case CT_DECODE_SUFFIX: end_words(step, stream, in, out); break;
     case CT_DECODE_STRIP: strip(step, in, out); break;
     }
 }
@@ -117,7 +127,7 @@ static void decode_token(ct_decode_stream *stream, const char *text, size_t leng
     for (int i = 0; i < decoder->count; i++) {
         scratch->size = 0;
         ct_buffer_reserve(scratch, 1);
-        run_step(&decoder->steps[i], !stream->started, 0, out, scratch);
+        run_step(&decoder->steps[i], stream, out, scratch);
         ct_buffer done = *out;
         *out = *scratch, *scratch = done;
     }
@@ -129,6 +139,13 @@ void ct_decode_stream_push(ct_decode_stream *stream, int id, ct_decode_sink *sin
     size_t length;
     const char *text = ct_tokenizer_token(tokenizer, id, &length);
     if (!text || ((stream->skip_special || decoder->drop_specials) && ct_tokenizer_is_special(tokenizer, id))) return;
+    if (decoder->unk_text && id == tokenizer->bpe.unk_id) {
+        stream->started = 1, stream->stripped = -1;
+        pass_on(stream, (const unsigned char *)decoder->unk_text, strlen(decoder->unk_text), sink, context);
+        return;
+    }
+    if (stream->owed || (decoder->spaced && stream->started)) pass_on(stream, (const unsigned char *)" ", 1, sink, context);
+    stream->owed = 0;
     ct_buffer out = {0}, scratch = {0};
     decode_token(stream, text, length, &out, &scratch);
     size_t begin = 0, strip_size = decoder->strip_text ? strlen(decoder->strip_text) : 0;
@@ -136,7 +153,6 @@ void ct_decode_stream_push(ct_decode_stream *stream, int id, ct_decode_sink *sin
            !memcmp(out.bytes + begin, decoder->strip_text, strip_size))
         begin += strip_size, stream->stripped++;
     if (out.size > begin) stream->stripped = -1;
-    if (decoder->spaced && stream->started) pass_on(stream, (const unsigned char *)" ", 1, sink, context);
     stream->started = 1;
     pass_on(stream, out.bytes + begin, out.size - begin, sink, context);
     ct_buffer_deinit(&out);
@@ -145,7 +161,7 @@ void ct_decode_stream_push(ct_decode_stream *stream, int id, ct_decode_sink *sin
 
 void ct_decode_stream_finish(ct_decode_stream *stream, ct_decode_sink *sink, void *context) {
     if (stream->pending) sink(context, stream->held, (size_t)stream->pending);
-    stream->pending = stream->started = stream->stripped = 0;
+    stream->pending = stream->started = stream->stripped = stream->owed = 0;
 }
 
 static void sink_string(void *context, const void *bytes, size_t size) { ct_string_add_bytes(context, bytes, size); }

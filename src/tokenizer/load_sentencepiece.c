@@ -169,6 +169,7 @@ static void collect_symbols(model *m) {
         if (m->types[id] == USER_DEFINED) {
             CT_GROW(symbols, count, capacity);
             symbols[count++] = m->tokenizer->vocab.tokens[id].text;
+            m->rules.first[(unsigned char)symbols[count - 1][0]] = 1;
         }
     const char **kept = CT_ARENA_ARRAY(&m->tokenizer->arena, const char *, count + 1);
     if (count) memcpy(kept, symbols, (size_t)count * sizeof *symbols);
@@ -215,6 +216,7 @@ static ct_status use_bpe(model *m) {
     uint32_t *ranks = ct_ranks_of_scores(m->scores, m->count);
     bpe->byte_fallback = m->byte_fallback;
     bpe->fuse_at_end = 1;
+    bpe->rules = m->rules;
     ct_bpe_pairs_from_tokens(tokenizer, ranks, barred, 1);
     free(ranks);
     free(barred);

@@ -74,6 +74,9 @@ for c in points:
 unsafe |= set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
 unsafe -= barrier
 
+accents = normalizers.StripAccents()
+marks = {c for c in points if accents.normalize_str("a" + chr(c)) == "a"}
+
 value = {c: category[c] | (32 if c in word else 0) | (64 if c in unsafe else 0) for c in category}
 runs = []
 for c in range(0x110000):
@@ -102,5 +105,6 @@ for name, members in [
     ("ct_unicode_punctuation", splits(pre_tokenizers.Punctuation())),
     ("ct_unicode_numeric", splits(pre_tokenizers.Digits())),
     ("ct_unicode_barrier", barrier),
+    ("ct_unicode_mark", marks),
 ]:
     table(name, "uint32_t", [hex(n) for r in ranges(members) for n in r])

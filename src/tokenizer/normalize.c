@@ -99,13 +99,12 @@ static void strip(const ct_norm_step *step, const ct_buffer *text, ct_buffer *ou
     ct_buffer_add(out, begin, (size_t)(end - begin));
 }
 
-static void strip_accents(const uint8_t *classes, const ct_buffer *text, ct_buffer *out) {
+static void strip_accents(const ct_buffer *text, ct_buffer *out) {
     for (size_t i = 0; i < text->size;) {
         int length;
         uint32_t point = ct_utf8_point(text->bytes + i, &length);
-        int is_mark = (int)(CT_MASK_M >> (classes[point] & 31) & 1) &&
-                      !ct_unicode_in(ct_unicode_barrier, ct_unicode_barrier_count, point);
-        if (!is_mark) ct_buffer_add(out, text->bytes + i, (size_t)length);
+        if (point < 0x300 || !ct_unicode_in(ct_unicode_mark, ct_unicode_mark_count, point))
+            ct_buffer_add(out, text->bytes + i, (size_t)length);
         i += (size_t)length;
     }
 }
@@ -151,7 +150,7 @@ static ct_status run_step(const ct_norm_step *step, const uint8_t *classes, ct_p
     case CT_NORM_NFKD: return to_form(step->kind, classes, text, out);
     case CT_NORM_LOWERCASE: lowercase(text, out); break;
     case CT_NORM_STRIP: strip(step, text, out); break;
-    case CT_NORM_STRIP_ACCENTS: strip_accents(classes, text, out); break;
+    case CT_NORM_STRIP_ACCENTS: strip_accents(text, out); break;
     case CT_NORM_REPLACE: return replace(step, scratch, text, out);
     case CT_NORM_PREPEND:
         if (text->size) ct_buffer_add(out, step->content, step->content_length);

@@ -93,6 +93,14 @@ static ct_status add_matches(const char *class, set *s) {
     return CT_OK;
 }
 
+// Oniguruma's \w has no joiners, and outside brackets has ², ³, ¹, ¼, ½ and ¾.
+static void add_word(const rewriter *r, set *s, int in_brackets) {
+    add_mask(r, s, 0, CT_UNICODE_WORD);
+    if (r->flavour != CT_FLAVOUR_ONIG) return;
+    s->bits[0x200c / 64] &= ~(3ull << 0x200c % 64);
+    if (!in_brackets) set_add(s, 0xb2, 0xb3), set_add(s, 0xb9, 0xb9), set_add(s, 0xbc, 0xbe);
+}
+
 static ct_status add_property(rewriter *r, set *s, const char *name, size_t length) {
     for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
         if (strlen(properties[i].name) == length && !memcmp(properties[i].name, name, length))
@@ -128,7 +136,7 @@ static uint32_t hex_escape(rewriter *r, int digits) {
 }
 
 // Adds what a class escape holds, r->p at the letter behind the backslash; *out_is_class = 0 where it is no class.
-static ct_status class_escape(rewriter *r, set *s, int *out_is_class) {
+static ct_status class_escape(rewriter *r, set *s, int in_brackets, int *out_is_class) {
     char c = *r->p;
     *out_is_class = 1;
     int inverted = c == 'S' || c == 'D' || c == 'W' || c == 'P' || c == 'H';
@@ -139,8 +147,7 @@ static ct_status class_escape(rewriter *r, set *s, int *out_is_class) {
     } else if (c == 'd' || c == 'D') {
         add_mask(r, own, CT_MASK(CT_GC_ND), 0), r->p++;
     } else if (c == 'w' || c == 'W') {
-        add_mask(r, own, r->flavour == CT_FLAVOUR_ONIG ? CT_MASK(CT_GC_NO) : 0, CT_UNICODE_WORD), r->p++;
-        if (r->flavour == CT_FLAVOUR_ONIG) own->bits[0x200c / 64] &= ~(3ull << 0x200c % 64);
+        add_word(r, own, in_brackets), r->p++;
     } else if ((c == 'h' || c == 'H') && r->flavour == CT_FLAVOUR_ONIG) { // a hexadecimal digit there
         set_add(own, '0', '9'), set_add(own, 'a', 'f'), set_add(own, 'A', 'F'), r->p++;
     } else if ((c == 'p' || c == 'P') && r->p + 1 < r->end) {
@@ -204,7 +211,7 @@ static ct_status class_item(rewriter *r, set *s) {
     if (*r->p == '\\' && r->p + 1 < r->end) {
         int is_class;
         r->p++;
-        CT_TRY(class_escape(r, s, &is_class));
+        CT_TRY(class_escape(r, s, 1, &is_class));
         if (is_class) return CT_OK;
         r->p--;
     }
@@ -323,7 +330,7 @@ static ct_status rewrite_escape(rewriter *r, set *s) {
     int is_class;
     r->p++;
     CT_CHECK(r->p < r->end, CT_INVALID, "the regular expression '%.200s' ends in a backslash", r->text);
-    CT_TRY(class_escape(r, s, &is_class));
+    CT_TRY(class_escape(r, s, 0, &is_class));
     if (is_class) return write_class(r, s);
     char c = *r->p;
     if (c == 'u' || c == 'x') {
@@ -339,8 +346,23 @@ static ct_status rewrite_escape(rewriter *r, set *s) {
     return CT_OK;
 }
 
+// (?ims-…: the flags. Oniguruma's m is what others call s.
+static ct_status rewrite_group(rewriter *r) {
+    const char *p = r->p + 2;
+    while (p < r->end && strchr("imsx-", *p)) p++;
+    int is_flags = p > r->p + 2 && p < r->end && (*p == ':' || *p == ')');
+    for (const char *q = r->p; is_flags && q < p; q++) {
+        CT_CHECK(r->flavour != CT_FLAVOUR_ONIG || *q != 's', CT_INVALID, "the flag s in the regular expression '%.200s'", r->text);
+        ct_string_add(&r->out, "%c", r->flavour == CT_FLAVOUR_ONIG && *q == 'm' ? 's' : *q);
+    }
+    if (!is_flags) ct_string_add(&r->out, "(?"), p = r->p + 2;
+    r->p = p;
+    return CT_OK;
+}
+
 static ct_status rewrite_item(rewriter *r, set *s) {
     char c = *r->p;
+    if (c == '(' && r->p + 1 < r->end && r->p[1] == '?') return rewrite_group(r);
     if (c == '\\') return rewrite_escape(r, s);
     if (c == '[') {
         CT_TRY(parse_class(r, s));

@@ -34,6 +34,8 @@ extern const uint32_t ct_unicode_numeric[]; // what the Digits pre-tokeniser spl
 extern const int ct_unicode_numeric_count;
 extern const uint32_t ct_unicode_barrier[]; // what the older Unicode of `tokenizers`' normalisers leaves alone
 extern const int ct_unicode_barrier_count;
+extern const uint32_t ct_unicode_mark[]; // what the StripAccents normaliser takes away
+extern const int ct_unicode_mark_count;
 
 #define CT_UNICODE_LIMIT 0x110000
 

@@ -114,12 +114,21 @@ static void add_path(const ct_unigram *unigram, ct_unigram_scratch *scratch, con
     }
 }
 
+// SentencePiece (from 0.2.2 on) keeps its float sums small: beyond −100,000 they start again from zero, those that are under way with them.
+static void rebase(const ct_unigram *unigram, ct_unigram_scratch *scratch, size_t from, size_t size) {
+    double base = scratch->best[from];
+    if (!unigram->single_precision || base > -100000) return;
+    for (size_t at = from; at <= size && at - from <= unigram->longest; at++)
+        if (scratch->id[at] >= 0 || at == from) scratch->best[at] = (double)(float)(scratch->best[at] - base);
+}
+
 void ct_unigram_encode(const ct_unigram *unigram, const ct_vocab *vocab, ct_unigram_scratch *scratch,
                        const unsigned char *text, size_t size, ct_ids *out) {
     reserve(scratch, size + 1);
     for (size_t from = 0, length; from < size; from += length) {
         length = (size_t)ct_utf8_length(text[from]);
         int single = 0;
+        rebase(unigram, scratch, from, size);
         uint32_t hash = HASH_START;
         for (size_t to = from + 1; to <= size && to - from <= unigram->longest; to++) {
             hash = hash_step(hash, text[to - 1]);

@@ -18,6 +18,8 @@ import sys
 
 import mixed_text
 
+LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+                  r"\s+(?!\S)|\s+")
 CASES = ["llama3", "qwen3", "deepseek_v3", "titan_test", "llama2", "gpt2", "llama3/tokenizer.model", "tiktoken/cl100k_base.tiktoken",
          "llama2/tokenizer.model", "t5/spiece.model"]
 
@@ -85,8 +87,7 @@ def reference(case, data):
         return lambda text: t.encode(text, add_special_tokens=False).ids
     if case == "llama3/tokenizer.model":
         import tiktoken
-        pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-        t = tiktoken.Encoding("llama3", pat_str=pattern, mergeable_ranks=ranks_of(path), special_tokens=llama3_specials())
+        t = tiktoken.Encoding("llama3", pat_str=LLAMA3_PATTERN, mergeable_ranks=ranks_of(path), special_tokens=llama3_specials())
         return lambda text: t.encode(text, allowed_special="all")
     if case.endswith(".tiktoken"):
         import tiktoken

@@ -90,6 +90,7 @@ typedef struct {
     int skip_special;         // 1: special tokens give nothing
     int started;              // (state) a token was decoded
     int stripped;             // (state) leading characters that the whole text has lost; -1: it has begun
+    int owed;                 // (state) a space that comes with the next token, if there is one
     int pending;              // (state) bytes held back
     unsigned char held[4];    // (state) the beginning of a UTF-8 character
 } ct_decode_stream;
