@@ -102,7 +102,7 @@ static void wrong_calls_are_explained(void **state) {
     expect(s, 2, "frob", "no `ctitan checkpoint frob`");
     expect(s, 2, "list . --frob", "no option --frob");
     expect(s, 2, "export a b --step x", "--step x: wanted is a whole number");
-    expect(s, 1, "list", "needs one folder");
+    expect(s, 2, "list", "needs one folder");
     expect(s, 1, "list nowhere", "no folder nowhere");
     expect(s, 1, "verify .", "no checkpoint");
     expect(s, 0, "list .", "no checkpoint");

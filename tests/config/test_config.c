@@ -286,7 +286,7 @@ static void add_other_value(const config_key *key, ct_string *out) {
         ct_string_add(out, key->default_text && key->default_text[0] == 't' ? "false" : "true");
         return;
     case KEY_INT:
-        ct_string_add(out, "1234567");
+        ct_string_add(out, key->range && key->range->max < 1234567 ? "7" : "1234567");
         return;
     case KEY_FLOAT:
         ct_string_add(out, "0.3");
