@@ -108,7 +108,8 @@ typedef struct {
     int *parent;  // union-find, by value
     int *version; // by value: of its root when it was defined
     int *newest;  // by root
-    int *writer;  // by root: node that wrote it last, -1
+    int *writer;  // by root: node that wrote it last
+    int *owner;   // by root: 1 + the input whose update stands in it, 0
 } memory;
 
 static int root_of(memory *m, int v) {
@@ -162,6 +163,10 @@ static ct_status visit_node(memory *m, int n) {
 // An update in memory of its own is computed straight into the input's memory, which nobody may read from that node on.
 static ct_status check_replaced(memory *m, const ct_input *input, int from_node) {
     int root = root_of(m, input->value);
+    for (int i = 0; i < m->graph->outputs_count; i++)
+        CT_CHECK(root_of(m, m->graph->outputs[i].value) != root, CT_INVALID,
+                 "output '%s', %%%d, is what its update %%%d replaces", m->graph->outputs[i].name, m->graph->outputs[i].value,
+                 input->update);
     for (int n = from_node; n < m->graph->nodes_count; n++)
         for (int i = 0; i < m->graph->nodes[n].inputs_count; i++)
             CT_CHECK(root_of(m, m->graph->nodes[n].inputs[i]) != root, CT_INVALID,
@@ -177,6 +182,10 @@ static ct_status check_update(memory *m, const ct_input *input) {
     CT_TRY(check_use(graph, v, INT_MAX));
     CT_CHECK(ct_type_equal(&graph->values[v].type, &graph->values[input->value].type), CT_INVALID,
              "its update %%%d has another type", v);
+    CT_TRY_AS(check_current(m, v), "its update");
+    int *owner = &m->owner[root_of(m, v)], self = 1 + (int)(input - graph->inputs);
+    CT_CHECK(!*owner, CT_INVALID, "its update %%%d shares memory with the update of input '%s'", v, graph->inputs[*owner - 1].name);
+    *owner = self;
     while (v != input->value) {
         int n = graph->values[v].node;
         int alias = n < 0 ? 0 : graph->nodes[n].op->must_alias[graph->values[v].output];
@@ -184,7 +193,6 @@ static ct_status check_update(memory *m, const ct_input *input) {
         if (!alias) return check_replaced(m, input, n);
         v = graph->nodes[n].inputs[alias - 1];
     }
-    CT_TRY_AS(check_current(m, input->update), "its update");
     return CT_OK;
 }
 
@@ -214,8 +222,8 @@ static ct_status run_memory(memory *m) {
 
 static ct_status check_memory(const ct_graph *graph) {
     size_t n = (size_t)graph->values_count;
-    int *space = ct_calloc(4 * n + 1, sizeof *space);
-    memory m = {graph, space, space + n, space + 2 * n, space + 3 * n};
+    int *space = ct_calloc(5 * n + 1, sizeof *space);
+    memory m = {graph, space, space + n, space + 2 * n, space + 3 * n, space + 4 * n};
     ct_status status = run_memory(&m);
     free(space);
     return status;

@@ -140,6 +140,32 @@ static void verifier_rejects_an_update_that_stands_elsewhere(void **state) {
                     "%1 is read by node 0, add in 'a' although its update %3 is made in its memory before (input 'acc', %1; program p)");
     assert_rejected(HEAD " %3 = accumulate(%1, %0, %2) : f32[D=4] @ forward a\n update acc = %3 update x = %3 }",
                     "its update %3 is another input (input 'x', %0; program p)");
+    assert_rejected(HEAD " update acc = %0 }", "its update %0 is another input (input 'acc', %1; program p)");
+}
+
+static void verifier_accepts_an_update_that_replaces_what_nobody_reads_later(void **state) {
+    (void)state;
+    assert_accepted(HEAD " %3 = add(%1, %0) : f32[D=4] @ forward a\n %4 = add(%3, %0) : f32[D=4] @ forward a\n update acc = %4 }");
+}
+
+static void verifier_rejects_a_replacement_that_is_overwritten_itself(void **state) {
+    (void)state;
+    assert_rejected(HEAD " %3 = add(%0, %0) : f32[D=4] @ forward a\n %4 = accumulate(%3, %0, %2) : f32[D=4] @ forward b\n update acc = %3 }",
+                    "%3 is read after its memory was overwritten by node 1, accumulate in 'b' (its update; input 'acc', %1; program p)");
+}
+
+static void verifier_rejects_an_output_that_is_replaced(void **state) {
+    (void)state;
+    assert_rejected(HEAD " %3 = add(%0, %0) : f32[D=4] @ forward a\n update acc = %3 output old = %1 }",
+                    "output 'old', %1, is what its update %3 replaces (input 'acc', %1; program p)");
+}
+
+static void verifier_rejects_one_update_for_two_inputs(void **state) {
+    (void)state;
+    assert_rejected(HEAD " %3 = add(%0, %0) : f32[D=4] @ forward a\n update x = %3 update acc = %3 }",
+                    "%0 is read by node 0, add in 'a' although its update %3 is made in its memory before (input 'x', %0; program p)");
+    assert_rejected(HEAD " %3 = gradient b : f32[D=4] %4 = add(%0, %0) : f32[D=4] @ forward a\n update acc = %4 update b = %4 }",
+                    "its update %4 shares memory with the update of input 'acc' (input 'b', %3; program p)");
 }
 
 static void verifier_rejects_a_read_of_what_was_overwritten(void **state) {
@@ -217,6 +243,10 @@ int main(void) {
         cmocka_unit_test(verifier_rejects_a_dim_without_a_role),
         cmocka_unit_test(verifier_rejects_an_update_of_another_type),
         cmocka_unit_test(verifier_rejects_an_update_that_stands_elsewhere),
+        cmocka_unit_test(verifier_accepts_an_update_that_replaces_what_nobody_reads_later),
+        cmocka_unit_test(verifier_rejects_a_replacement_that_is_overwritten_itself),
+        cmocka_unit_test(verifier_rejects_an_output_that_is_replaced),
+        cmocka_unit_test(verifier_rejects_one_update_for_two_inputs),
         cmocka_unit_test(verifier_rejects_a_read_of_what_was_overwritten),
         cmocka_unit_test(verifier_rejects_a_read_through_a_view_of_what_was_overwritten),
         cmocka_unit_test(verifier_rejects_an_output_that_was_overwritten),
