@@ -25,6 +25,8 @@ typedef struct {
 } options;
 
 static bool read_options(int count, char **args, options *o) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(args[i], "--help") || !strcmp(args[i], "-h")) return o->help = true;
     for (int i = 0; i < count; i++) {
         if (!strcmp(args[i], "--json"))
             o->json = true;
@@ -32,8 +34,6 @@ static bool read_options(int count, char **args, options *o) {
             o->toml = true;
         else if (!strcmp(args[i], "--markdown"))
             o->markdown = true;
-        else if (!strcmp(args[i], "--help") || !strcmp(args[i], "-h"))
-            o->help = true;
         else if (args[i][0] != '-' && !o->file)
             o->file = args[i];
         else

@@ -128,7 +128,7 @@ static ct_status with_tokenizer(const ct_config *config, const ct_tokenizer *tok
     ct_status status = ct_tokenizer_encode(context, a->prompt, strlen(a->prompt), options, &prompt);
     ct_tokenizer_context_destroy(context);
     if (!status && prompt.count == 0)
-        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "nothing to start from: the tokenizer has no BOS, and --prompt is empty");
+        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "nothing to start from: there is no BOS, and --prompt is empty");
     ct_generator *g = NULL;
     int64_t capacity = (int64_t)prompt.count + (a->logits ? 0 : a->sampling.max_new_tokens);
     if (!status) status = ct_generator_create(config, a->checkpoint, capacity, &g);

@@ -1,6 +1,7 @@
 // `ctitan COMMAND …`: finds the command in the table and runs it. A new command is a file cmd_<name>.c and a line here.
 #include "commands.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return print_help(stdout), 0;
     if (!strcmp(argv[1], "--version")) return puts("ctitan " CT_VERSION), 0;
+    signal(SIGXFSZ, SIG_IGN); // a file beyond its limit (ulimit -f) is an error of writing, with a message, not the end
     for (const ct_command *c = commands; c->name; c++)
         if (!strcmp(argv[1], c->name)) return c->run(argc - 1, argv + 1);
     fprintf(stderr, "ctitan: there is no command '%s'; see `ctitan --help`\n", argv[1]);
