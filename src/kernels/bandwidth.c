@@ -68,8 +68,8 @@ static void run_stream(void *context, int thread, int threads) {
     long long begin, end;
     ct_share(ELEMS, 1024, thread, threads, &begin, &end);
     volatile float sink = 0;
+    double start = now_s(); // thread 0's: before any thread starts
     ct_team_barrier(s->team);
-    double start = now_s();
     if (s->kind == 0) sink = read_part(s->b + begin, end - begin);
     if (s->kind == 1) copy_part(s->a + begin, s->b + begin, end - begin);
     if (s->kind == 2) triad_part(s->a + begin, s->b + begin, s->c + begin, end - begin);

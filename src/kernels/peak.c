@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-enum { CHAINS = 24, STEPS = 20000, ROUNDS_A_RUN = 8 };
+enum { CHAINS = 24, STEPS = 20000, LOOPS_A_ROUND = 8, ROUNDS_A_RUN = 8 };
 
 // Runs STEPS steps of all chains and returns the FLOPs of it; the sum goes to *sink so that nothing is left out.
 typedef double loop(float *sink);
@@ -75,10 +75,9 @@ static loop *loop_of(ct_dtype dtype) {
 }
 #endif
 
-// With one thread the thread's own time, so that other programs on the core do not count; else the wall's.
-static double now_s(int threads) {
+static double now_s(void) {
     struct timespec t;
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -88,27 +87,28 @@ typedef struct {
     double best;
 } measurement;
 
-// Rounds between barriers; thread 0 holds the watch.
+// Rounds between barriers. Thread 0 holds the watch: it looks before it lets the others start and after all have
+// ended, so that a round can seem slower than it was, never faster.
 static void rounds(void *context, int thread, int threads) {
     measurement *m = context;
     for (int r = 0; r < ROUNDS_A_RUN; r++) {
         volatile float sink;
         float sum = 0;
+        double start = now_s(), flops = 0;
         ct_team_barrier(m->team);
-        double start = now_s(threads), flops = 0;
-        for (int i = 0; i < 4; i++) flops += m->loop(&sum);
+        for (int i = 0; i < LOOPS_A_ROUND; i++) flops += m->loop(&sum);
         sink = sum;
         (void)sink;
         ct_team_barrier(m->team);
-        double rate = flops * threads / (now_s(threads) - start);
+        double rate = flops * threads / (now_s() - start);
         if (thread == 0 && rate > m->best) m->best = rate;
     }
 }
 
 double ct_peak_measure(ct_dtype dtype, ct_team *team, double seconds) {
     measurement m = {team, loop_of(dtype), 0};
-    double end = now_s(0) + seconds;
+    double end = now_s() + seconds;
     do ct_team_run(team, rounds, &m);
-    while (now_s(0) < end);
+    while (now_s() < end);
     return m.best;
 }

@@ -1,5 +1,6 @@
-// Ceilings kept between runs: one flat JSON object of "CPU, threads, what": figure. Each write rereads the file, so
-// that two programs lose at most each other's newest figure, and any fault of the file only costs a measurement.
+// Ceilings kept between runs: one flat JSON object of "CPU, threads, what and unit": figure. Each write rereads the
+// file, so that two programs lose at most each other's newest figure, and any fault of the file only costs a
+// measurement.
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -93,7 +94,9 @@ static void save(const char *path, const figures *f) {
 }
 
 static char *key_of(const char *what, int threads) {
-    char *model = cpu_model(), *key = ct_format("%s, %d thread%s, %s", model, threads, threads == 1 ? "" : "s", what);
+    const char *unit = !strcmp(what, "f32") || !strcmp(what, "bf16") ? "FLOP/s" : "B/s";
+    char *model = cpu_model(),
+         *key = ct_format("%s, %d thread%s, %s %s", model, threads, threads == 1 ? "" : "s", what, unit);
     free(model);
     return key;
 }

@@ -9,7 +9,7 @@
 #include "base/team.h"
 
 // The most FLOP/s (a multiply-add is 2) that the team reaches on fused multiply-adds of f32, or on dot products of bf16 pairs into f32
-// (where the CPU has none: f32's figure). The best of rounds of a few milliseconds within about `seconds`; allocates nothing.
+// (where the CPU has none: f32's figure). The best of rounds of half a millisecond within about `seconds`; allocates nothing.
 // dtype: CT_F32 or CT_BF16.
 double ct_peak_measure(ct_dtype dtype, ct_team *team, double seconds);
 
