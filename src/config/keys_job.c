@@ -19,7 +19,7 @@ static const config_key keys[] = {
      .built = "", .help = "Python module that extends the config."},
 
     {"profiling", "enable_profiling", KEY_BOOL, .offset = AT(profiling.enable_profiling), .default_text = "false",
-     .use = USE_NONE, .why = "this version writes no profile", .help = "Write traces of steps."},
+     .help = "Write a trace of steps (Chrome's format, for Perfetto) and print where their time went."},
     {"profiling", "save_traces_folder", KEY_STRING, .offset = AT(profiling.save_traces_folder),
      .default_text = "\"profile_traces\"", .use = USE_GATED, .why = "profiling.enable_profiling",
      .help = "Folder of the traces, below dump_folder."},
@@ -30,7 +30,7 @@ static const config_key keys[] = {
      .range = &config_at_least_1, .unit = "steps", .use = USE_GATED, .why = "profiling.enable_profiling",
      .help = "Steps that a trace covers."},
     {"profiling", "profiler_warmup", KEY_INT, .offset = AT(profiling.profiler_warmup), .default_text = "3",
-     .range = &config_at_least_0, .unit = "steps", .use = USE_GATED, .why = "profiling.enable_profiling",
+     .range = &config_at_least_0, .unit = "steps", .use = USE_NONE, .why = "recording needs no warm-up",
      .help = "Steps watched but not written before each trace."},
     {"profiling", "enable_memory_snapshot", KEY_BOOL, .offset = AT(profiling.enable_memory_snapshot),
      .default_text = "false", .use = USE_NONE, .why = "the plan already says what memory holds at every instruction",

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -35,6 +36,7 @@ struct ct_exec {
     size_t mapping_bytes, space_bytes;
     ct_call *calls[CT_PROGRAMS];
     program_deaths deaths[CT_PROGRAMS];
+    ct_recording *recording;
 };
 
 // The most that this process's control group may hold (Slurm and containers set such limits).
@@ -172,6 +174,23 @@ static void run_poisoned(ct_exec *exec, int which) {
     ALLOW(exec->space, exec->space_bytes);
 }
 
+// ---- recording ----
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void run_recorded(ct_exec *exec, int which) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    ct_recording *r = exec->recording;
+    for (int i = 0; i < program->instructions_count; i++) {
+        uint64_t begin = now_ns();
+        program->instructions[i].kernel->run(&exec->calls[which][i], exec->team);
+        if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, now_ns()};
+    }
+}
+
 // ---- public ----
 ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options options, ct_exec **out_exec) {
     CT_CHECK(ct_team_size(team) <= plan->threads, CT_INVALID, "a team of %d threads for a plan of %d", ct_team_size(team),
@@ -212,6 +231,8 @@ void *ct_exec_data(ct_exec *exec, const char *name) {
     return i < 0 ? NULL : exec->space + exec->plan->kept[i].offset;
 }
 
+void ct_exec_record(ct_exec *exec, ct_recording *recording) { exec->recording = recording; }
+
 void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
     *out_bytes = exec->space_bytes;
     return exec->space;
@@ -221,6 +242,10 @@ void ct_exec_run(ct_exec *exec, ct_program which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     if (exec->options.poison) {
         run_poisoned(exec, (int)which);
+        return;
+    }
+    if (exec->recording) {
+        run_recorded(exec, (int)which);
         return;
     }
     for (int i = 0; i < program->instructions_count; i++)

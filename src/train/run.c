@@ -53,9 +53,11 @@ static ct_status save(ct_trainer *t, int last) {
 static ct_status one_step(ct_trainer *t, int *out_stop) {
     const ct_config *c = t->config;
     ct_step_report report;
+    ct_profile_before(t);
     CT_TRY(ct_trainer_step(t, &report));
     int last = t->position == c->training.steps;
     ct_metrics_step(t->metrics, &report, t->tokens_seen, last || stop_signal);
+    CT_TRY(ct_profile_after(t));
     if (c->validation.enable && (t->position == 1 || t->position % c->validation.freq == 0)) CT_TRY(validate(t));
     int stop = stop_signal != 0;
     int saving = c->checkpoint.enable && !c->checkpoint.load_only && (stop || last || is_due(t));

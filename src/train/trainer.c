@@ -111,6 +111,7 @@ void ct_trainer_destroy(ct_trainer *t) {
     ct_data_destroy(t->data);
     ct_data_destroy(t->validation);
     free(t->validation_start);
+    free(t->recording.spans);
     ct_encoder_destroy(t->encoder);
     batch_free(&t->batch);
     batch_free(&t->eval_batch);

@@ -26,6 +26,7 @@ struct ct_trainer {
     ct_data_batch batch;      // of one step: [micro_batches · b][T]
     ct_data_batch eval_batch; // of one validation batch
     ct_metrics *metrics;
+    ct_recording recording; // of the profile
     size_t rss_before; // bytes, before the space was reserved
 };
 
@@ -37,6 +38,10 @@ ct_status ct_trainer_load(ct_trainer *trainer);              // newest checkpoin
 // Weights of any kind the program reads (a checkpoint of ours, a Hugging Face folder, a llama2.c file) into the plan's parameters.
 ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec);
 ct_llama_shape ct_shape_of_model(const ct_model *model);
+
+// ---- profile.c ----
+void ct_profile_before(ct_trainer *trainer);      // a step: records it where [profiling] wants it
+ct_status ct_profile_after(ct_trainer *trainer);  // writes and prints what was recorded
 
 // ---- metrics.c: the console line, metrics.jsonl, TensorBoard ----
 ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, ct_metrics **out);

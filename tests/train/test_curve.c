@@ -4,6 +4,7 @@
 #include "train/curve.h"
 
 #include <math.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct {
@@ -220,6 +221,42 @@ static void the_end_of_a_run_leaves_its_picture(void **state) {
     case_close(&c, 0);
 }
 
+// Runs the program with the arguments; its exit status, and the beginning of what it printed.
+static int run_metrics(const char *arguments, char *out, size_t size) {
+    char *command = ct_format("%s metrics %s 2>&1", getenv("CT_BINARY"), arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(out, 1, size - 1, pipe);
+    while (fgetc(pipe) != EOF) {}
+    out[n] = 0;
+    free(command);
+    return WEXITSTATUS(pclose(pipe));
+}
+
+static void the_command_shows_sums_up_and_says_what_is_wrong(void **state) {
+    (void)state;
+    if (!getenv("CT_BINARY")) skip();
+    fixture f;
+    char out[4096], *arguments;
+    open_text(&f, STEP(1, 8.5) STEP(10, 4.5) VALID(10, 5));
+    assert_int_equal(run_metrics(f.path, out, sizeof out), 0);
+    assert_non_null(strstr(out, "10, 2 of them logged"));
+    assert_non_null(strstr(out, "validation 5.000"));
+    arguments = ct_format("%s --json --svg %s/picture.svg", f.folder, f.folder);
+    assert_int_equal(run_metrics(arguments, out, sizeof out), 0);
+    assert_int_equal(strncmp(out, "{\"steps\": 10, \"logged\": 2, \"tokens_seen\": 110, \"loss\": 4.5,", 62), 0);
+    free(arguments);
+    arguments = ct_format("%s/picture.svg", f.folder);
+    assert_true(ct_path_exists(arguments));
+    assert_int_equal(run_metrics(arguments, out, sizeof out), 1); // no metrics in it
+    assert_int_equal(count_char(out, '\n'), 1);
+    free(arguments);
+    assert_int_equal(run_metrics("/no/such/folder", out, sizeof out), 1);
+    assert_int_equal(count_char(out, '\n'), 1);
+    assert_int_equal(run_metrics("a b", out, sizeof out), 2);
+    close_text(&f);
+}
+
 int main(void) {
     if (chdir(CT_SOURCE_DIR)) return 1;
     const struct CMUnitTest tests[] = {
@@ -233,6 +270,7 @@ int main(void) {
         cmocka_unit_test(awkward_curves_are_drawn),
         cmocka_unit_test(the_picture_has_a_point_for_each_loss),
         cmocka_unit_test(the_end_of_a_run_leaves_its_picture),
+        cmocka_unit_test(the_command_shows_sums_up_and_says_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,5 +28,20 @@ void ct_exec_run(ct_exec *exec, ct_program program);
 // log-sum-exp of a row that sees nothing is legal and not counted.
 void ct_exec_find_nonfinite(ct_exec *exec, ct_program program, char *out_text, size_t size);
 
+// When an instruction ran, in nanoseconds of the monotonic clock.
+typedef struct {
+    int program, instruction;
+    uint64_t begin_ns, end_ns;
+} ct_span;
+
+// Caller's storage for spans; runs append while there is room.
+typedef struct {
+    ct_span *spans;
+    int count, capacity;
+} ct_recording;
+
+// From here on runs record into `recording` (borrowed); NULL: no longer. Costs two clock readings an instruction.
+void ct_exec_record(ct_exec *exec, ct_recording *recording);
+
 // The space, for tests of the memory's truth.
 void *ct_exec_space(ct_exec *exec, size_t *out_bytes);

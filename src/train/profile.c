@@ -1,0 +1,54 @@
+// [profiling]: the last profiler_active steps of every profile_freq are recorded, written as iteration_<step>/rank0_trace.json below
+// save_traces_folder (torchtitan's names) and summed up on the console.
+#include "trainer_parts.h"
+#include "base/file.h"
+#include "kernels/peak.h"
+#include "trace/trace.h"
+
+#include <stdlib.h>
+
+static int64_t spans_of_step(const ct_trainer *t) {
+    const ct_plan *plan = &t->step.plan;
+    return plan->programs[CT_PROGRAM_PROLOGUE].instructions_count + plan->programs[CT_PROGRAM_UPDATE].instructions_count +
+           t->micro_batches * plan->programs[CT_PROGRAM_MICRO].instructions_count;
+}
+
+void ct_profile_before(ct_trainer *t) {
+    const ct_config_profiling *c = &t->config->profiling;
+    if (!c->enable_profiling) return;
+    int64_t active = c->profiler_active < c->profile_freq ? c->profiler_active : c->profile_freq;
+    int on = t->position % c->profile_freq >= c->profile_freq - active;
+    if (on && !t->recording.spans) {
+        t->recording.capacity = (int)(spans_of_step(t) * active);
+        t->recording.spans = ct_malloc(sizeof(ct_span) * (size_t)t->recording.capacity);
+    }
+    ct_exec_record(t->exec, on ? &t->recording : NULL);
+}
+
+static ct_status write_trace(const ct_trainer *t) {
+    const ct_config *c = t->config;
+    char *folder = ct_format("%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder, (long long)t->position);
+    char *path = ct_format("%s/rank0_trace.json", folder);
+    ct_status status = ct_folder_make(folder);
+    if (!status) status = ct_trace_write(path, &t->step.plan, &t->recording);
+    if (!status) printf("\nprofile to step %lld (%s)\n", (long long)t->position, path);
+    free(folder);
+    free(path);
+    return status;
+}
+
+ct_status ct_profile_after(ct_trainer *t) {
+    const ct_config *c = t->config;
+    ct_exec_record(t->exec, NULL);
+    if (!c->profiling.enable_profiling || t->position % c->profiling.profile_freq != 0 || t->recording.count == 0) return CT_OK;
+    CT_TRY(write_trace(t));
+    double peak = 0;
+    ct_status unknown = ct_peak_get(c->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32, t->team, &peak);
+    ct_string summary = {0};
+    ct_trace_summary(&t->step.plan, &t->recording, unknown ? 0 : peak, &summary);
+    printf("%s\n", summary.text);
+    fflush(stdout);
+    ct_string_deinit(&summary);
+    t->recording.count = 0;
+    return CT_OK;
+}
