@@ -6,6 +6,7 @@
 #include "kernels/kernel.h"
 #include "kernels/peak.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +161,8 @@ static void bench(ct_dtype dtype, int threads, int rounds, const char *only) {
     b.scratch = pages(b.scratch_bytes);
     ct_team *team;
     ct_bandwidth bandwidth;
+    cpu_set_t cores; // a team pins its caller, and the next team is to have all cores again
+    sched_getaffinity(0, sizeof cores, &cores);
     if (ct_team_create((ct_team_options){.threads = threads}, &team) || ct_bandwidth_measure(team, 0.1, &bandwidth))
         exit(1);
     fill(b.x, b.x_bytes, dtype), fill(b.w, b.w_bytes, dtype), fill(b.y, b.y_bytes, dtype);
@@ -183,6 +186,7 @@ static void bench(ct_dtype dtype, int threads, int rounds, const char *only) {
            "floor ms\n");
     for (int i = 0; i < count; i++) print_case(&cases[i], rounds, peak, bandwidth.read);
     ct_team_destroy(team);
+    sched_setaffinity(0, sizeof cores, &cores);
 }
 
 int main(int argc, char **argv) {
