@@ -177,10 +177,26 @@ def main():
     huggingface("unigram", models.Unigram(unigram_pieces(), unk_id=0, byte_fallback=False), None,
                 normalizer=normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC()]), pre_tokenizer=pre_tokenizers.Metaspace(),
                 decoder=decoders.Metaspace())
+    training_fixture()
     tiktoken_fixture(gpt2)
     sentencepiece_fixtures()
     if len(sys.argv) > 1:
         data_cases(sys.argv[1])
+
+
+def training_fixture():
+    """Text, and the merges that Hugging Face's trainer finds in it: 800 ids less two special tokens."""
+    text = "\n".join(training_text()[:1200] + training_text()[-6:]).replace("\0", "")
+    with open(os.path.join(HERE, "train_small.txt"), "w", newline="") as f:
+        f.write(text)
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(compare_reference.LLAMA3_PATTERN), "isolated"),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.train_from_iterator([text], bpe_trainer(798, min_frequency=2, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    merges = json.loads(t.to_str())["model"]["merges"]
+    with open(os.path.join(HERE, "train_small.merges"), "w") as f:
+        for m in merges:
+            f.write(json.dumps(m if isinstance(m, str) else " ".join(m), ensure_ascii=False) + "\n")
 
 
 def tiktoken_fixture(t):
