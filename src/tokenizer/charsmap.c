@@ -103,6 +103,10 @@ static size_t next_part(const ct_charsmap *map, const ct_sentencepiece_rules *ru
     *out_text = (const char *)text;
     *out_size = rules->symbol_count ? ct_sentencepiece_symbol(rules, text, size) : 0;
     if (*out_size) return *out_size;
+    if (!map->units && !rules->symbol_count) { // nothing changes: all up to the next space at once
+        const unsigned char *space = memchr(text + 1, ' ', size - 1);
+        return *out_size = text[0] == ' ' ? 1 : space ? (size_t)(space - text) : size;
+    }
     size_t read = ct_charsmap_find(map, text, size, 0, out_text);
     if (read) return *out_size = strlen(*out_text), read;
     *out_text = (const char *)text;
@@ -137,11 +141,14 @@ void ct_sentencepiece_normalize(const ct_charsmap *map, const ct_sentencepiece_r
     while (p < end) {
         p += next_part(map, rules, p, (size_t)(end - p), &part, &size);
         while (after_space && size && part[0] == ' ') part++, size--;
-        for (size_t i = 0; i < size; i++)
-            if (part[i] == ' ')
-                add_space(rules, out);
+        for (size_t i = 0, run; i < size; i += run) {
+            const char *space = memchr(part + i, ' ', size - i);
+            run = space ? (size_t)(space - part) - i : size - i;
+            if (run)
+                ct_buffer_add(out, part + i, run);
             else
-                ct_buffer_add(out, part + i, 1);
+                add_space(rules, out), run = 1;
+        }
         if (size) after_space = part[size - 1] == ' ' && rules->remove_extra_whitespaces;
     }
     if (rules->remove_extra_whitespaces)

@@ -50,7 +50,10 @@ struct ct_tokenizer {
     ct_model_kind model;
     ct_bpe bpe;
     ct_unigram unigram;
-    const char *mark; // where not NULL: a word may be cut before this mark (U+2581) as no token holds it behind another character
+    // Words of character BPE may be cut further, so that they are short and met again: before U+2581 where no token holds it behind
+    // another character (mark), and between two bytes that follow each other in no token (together).
+    const char *mark;
+    unsigned char *together; // NULL: not known; else bit (first << 8 | second)
     ct_decoder decoder;
     int32_t *before, *after; // the template: ids in front of a text and behind it
     int before_count, after_count;
@@ -78,5 +81,5 @@ void ct_bpe_pairs_from_tokens(ct_tokenizer *tokenizer, const uint32_t *ranks, co
 uint32_t *ct_ranks_of_scores(const double *scores, int count);
 // Fills the tables that follow from the vocabulary: byte ids, fallback ids.
 void ct_tokenizer_index_bytes(ct_tokenizer *tokenizer);
-// Finds out whether words may be cut before U+2581.
-void ct_tokenizer_find_mark(ct_tokenizer *tokenizer);
+// Finds out where words may be cut further.
+void ct_tokenizer_find_cuts(ct_tokenizer *tokenizer);

@@ -90,18 +90,23 @@ static inline void encode_word(ct_tokenizer_context *context, const unsigned cha
     out->count += entry->count;
 }
 
-// A word that may be cut before every mark which follows another character.
-static void encode_marked(ct_tokenizer_context *context, const unsigned char *word, size_t size, ct_ids *out) {
-    const char *mark = context->tokenizer->mark;
-    size_t begin = 0, mark_size = strlen(mark);
-    for (size_t from = 1; from < size;) {
-        const unsigned char *hit = memmem(word + from, size - from, mark, mark_size);
-        if (!hit) break;
-        size_t at = (size_t)(hit - word);
-        from = at + mark_size;
-        if (at - begin >= mark_size && !memcmp(word + at - mark_size, mark, mark_size)) continue; // a run of marks stays whole
-        encode_word(context, word + begin, at - begin, out);
-        begin = at;
+// Whether a word may be cut at byte i, the beginning of a character.
+static inline int may_cut(const ct_tokenizer *tokenizer, const unsigned char *word, size_t i, size_t size) {
+    unsigned pair = (unsigned)word[i - 1] << 8 | word[i];
+    if (tokenizer->together && !(tokenizer->together[pair / 8] >> pair % 8 & 1)) return 1;
+    const char *mark = tokenizer->mark;
+    if (!mark || word[i] != (unsigned char)mark[0] || size - i < 3 || memcmp(word + i, mark, 3)) return 0;
+    return i < 3 || memcmp(word + i - 3, mark, 3); // a run of marks stays whole
+}
+
+// Cuts a word where no token reaches across.
+static void encode_in_parts(ct_tokenizer_context *context, const unsigned char *word, size_t size, ct_ids *out) {
+    const ct_tokenizer *tokenizer = context->tokenizer;
+    size_t begin = 0;
+    for (size_t i = 1; i < size; i++) {
+        if ((word[i] & 0xc0) == 0x80 || !may_cut(tokenizer, word, i, size)) continue;
+        encode_word(context, word + begin, i - begin, out);
+        begin = i;
     }
     encode_word(context, word + begin, size - begin, out);
 }
@@ -117,8 +122,8 @@ static ct_status encode_piece(ct_tokenizer_context *context, int at_start, ct_id
     const unsigned char *text = work->text.bytes;
     for (size_t i = 0; i < work->words.count; i++) {
         ct_span word = work->words.items[i];
-        if (tokenizer->mark)
-            encode_marked(context, text + word.begin, word.end - word.begin, out);
+        if (tokenizer->mark || tokenizer->together)
+            encode_in_parts(context, text + word.begin, word.end - word.begin, out);
         else
             encode_word(context, text + word.begin, word.end - word.begin, out);
     }

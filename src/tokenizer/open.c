@@ -111,14 +111,34 @@ static int holds_mark_inside(const ct_token *token, const char *mark, size_t siz
     return 0;
 }
 
-void ct_tokenizer_find_mark(ct_tokenizer *tokenizer) {
+static int has_whole_fallback(const ct_bpe *bpe) {
+    for (int byte = 0; byte < 256; byte++)
+        if (bpe->fallback_ids[byte] < 0) return 0;
+    return bpe->byte_fallback;
+}
+
+static void learn_pairs(const ct_token *token, unsigned char *together) {
+    const unsigned char *text = (const unsigned char *)token->text;
+    for (uint32_t i = 0; i + 1 < token->length; i++) {
+        unsigned pair = (unsigned)text[i] << 8 | text[i + 1];
+        together[pair / 8] |= (unsigned char)(1u << pair % 8);
+    }
+}
+
+void ct_tokenizer_find_cuts(ct_tokenizer *tokenizer) {
     static const char mark[] = "\xe2\x96\x81";
     const ct_vocab *vocab = &tokenizer->vocab;
-    if (tokenizer->model != CT_MODEL_BPE || tokenizer->bpe.byte_level || tokenizer->bpe.whole_words || tokenizer->bpe.prefix || tokenizer->bpe.suffix) return;
-    if (ct_vocab_find(vocab, mark, 3) < 0) return;
-    for (int id = 0; id < vocab->size; id++)
-        if (vocab->tokens[id].text && holds_mark_inside(&vocab->tokens[id], mark, 3)) return;
-    tokenizer->mark = mark;
+    const ct_bpe *bpe = &tokenizer->bpe;
+    if (tokenizer->model != CT_MODEL_BPE || bpe->byte_level || bpe->whole_words || bpe->prefix || bpe->suffix) return;
+    int inside = 0;
+    // Unknown characters fuse with their neighbours, so where there are any only the mark is a safe place.
+    if (has_whole_fallback(bpe)) tokenizer->together = ct_calloc(8192, 1);
+    for (int id = 0; id < vocab->size; id++) {
+        if (!vocab->tokens[id].text) continue;
+        inside |= holds_mark_inside(&vocab->tokens[id], mark, 3);
+        if (tokenizer->together) learn_pairs(&vocab->tokens[id], tokenizer->together);
+    }
+    if (!inside && ct_vocab_find(vocab, mark, 3) >= 0) tokenizer->mark = mark;
 }
 
 static ct_status normalize_added(ct_tokenizer *tokenizer) {
@@ -203,7 +223,7 @@ static ct_status fill(ct_tokenizer *tokenizer, const char *path, const ct_tokeni
     CT_TRY(normalize_added(tokenizer));
     ct_added_index(&tokenizer->added);
     ct_tokenizer_index_bytes(tokenizer);
-    ct_tokenizer_find_mark(tokenizer);
+    ct_tokenizer_find_cuts(tokenizer);
     describe(tokenizer);
     CT_CHECK(tokenizer->info.tokens > 0, CT_INVALID, "%s holds no token", path);
     return CT_OK;
@@ -235,6 +255,7 @@ void ct_tokenizer_close(ct_tokenizer *tokenizer) {
     free(tokenizer->before);
     free(tokenizer->after);
     free(tokenizer->control);
+    free(tokenizer->together);
     free((void *)tokenizer->classes);
     ct_arena_deinit(&tokenizer->arena);
     free(tokenizer);
