@@ -32,6 +32,13 @@ struct ct_team {
     _Alignas(LINE) _Atomic unsigned barrier_generation;
 };
 
+// The cores that the process was given, read once before main: a pinned thread's own mask, which its children inherit, says less.
+static cpu_set_t process_cores;
+
+__attribute__((constructor)) static void read_process_cores(void) {
+    if (sched_getaffinity(0, sizeof process_cores, &process_cores)) CPU_ZERO(&process_cores);
+}
+
 static void futex_wait(_Atomic unsigned *word, unsigned value) {
     syscall(SYS_futex, (unsigned *)word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
@@ -49,16 +56,20 @@ static void wait_change(const ct_team *team, _Atomic unsigned *word, unsigned va
 }
 
 static void pin(int core_index) {
-    cpu_set_t all, one;
-    if (core_index < 0 || sched_getaffinity(0, sizeof all, &all)) return;
-    int seen = 0, count = CPU_COUNT(&all);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &all) && seen++ == core_index % count) {
-            CPU_ZERO(&one);
-            CPU_SET(cpu, &one);
-            pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-            return;
-        }
+    int seen = 0, count = CPU_COUNT(&process_cores);
+    if (core_index < 0 || count == 0) return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &process_cores) || seen++ != core_index % count) continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+        return;
+    }
+}
+
+void ct_thread_unpin(void) {
+    if (CPU_COUNT(&process_cores) > 0) pthread_setaffinity_np(pthread_self(), sizeof process_cores, &process_cores);
 }
 
 typedef struct {
@@ -83,9 +94,7 @@ static void *member_main(void *argument) {
 }
 
 int ct_cores(void) {
-    cpu_set_t all;
-    if (sched_getaffinity(0, sizeof all, &all)) return 1;
-    int count = CPU_COUNT(&all);
+    int count = CPU_COUNT(&process_cores);
     return count > 0 ? count : 1;
 }
 
@@ -121,6 +130,7 @@ void ct_team_destroy(ct_team *team) {
     for (int i = 1; i < team->threads; i++) pthread_join(team->members[i].id, NULL);
     free(team->members);
     free(team);
+    ct_thread_unpin();
 }
 
 int ct_team_size(const ct_team *team) { return team->threads; }

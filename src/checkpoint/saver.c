@@ -113,6 +113,7 @@ static void stage(ct_saver *saver, const ct_save_options *options, const ct_name
 // ---- the thread ----
 static void *write_main(void *argument) {
     ct_saver *saver = argument;
+    ct_thread_unpin(); // whoever started it may be pinned
     ct_status status = ct_checkpoint_save(&saver->options, saver->tensors, saver->count);
     saver->code = status ? ct_error_code(status) : 0;
     if (status) snprintf(saver->text, sizeof saver->text, "%s", ct_error_text(status));

@@ -1,6 +1,7 @@
 // The loader: a thread packs sequences into a ring, readers copy them out. The thread is alone with packer, sources and files; the lock
 // guards only counters, as a slot is written before it is counted and not written again before it is released.
 #include "loader.h"
+#include "base/team.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -123,6 +124,7 @@ static int produce(ct_data *data) {
 
 static void *thread_main(void *argument) {
     ct_data *data = argument;
+    ct_thread_unpin(); // whoever started it may be pinned
     do {
         pthread_mutex_lock(&data->lock);
         while (!data->stop && data->produced - data->released >= data->ahead) pthread_cond_wait(&data->room, &data->lock);

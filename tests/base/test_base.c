@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/team.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -71,6 +72,21 @@ static void a_team_runs_every_member_and_its_barrier_holds(void **state) {
     }
 }
 
+// A pinned caller must not narrow what later teams and threads may use.
+static void a_second_team_has_all_cores_too(void **state) {
+    (void)state;
+    int cores = ct_cores();
+    for (int i = 0; i < 2; i++) {
+        ct_team *team;
+        assert_null(ct_team_create((ct_team_options){.threads = 2, .first_core = 0, .never_spin = 1}, &team));
+        assert_int_equal(ct_cores(), cores);
+        ct_team_destroy(team);
+        cpu_set_t mask;
+        assert_int_equal(sched_getaffinity(0, sizeof mask, &mask), 0);
+        assert_int_equal(CPU_COUNT(&mask), cores);
+    }
+}
+
 static void bf16_rounds_to_nearest_even(void **state) {
     (void)state;
     assert_int_equal(ct_bf16_from_f32(1.0f), 0x3f80);
@@ -107,6 +123,7 @@ int main(void) {
         cmocka_unit_test(a_status_keeps_message_and_path),
         cmocka_unit_test(an_arena_holds_blocks_of_all_sizes),
         cmocka_unit_test(a_team_runs_every_member_and_its_barrier_holds),
+        cmocka_unit_test(a_second_team_has_all_cores_too),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(files_are_written_whole_or_not_at_all),
     };
