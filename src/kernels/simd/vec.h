@@ -71,13 +71,20 @@ CT_INLINE v16f v_sqrt(v16f x) {
 #endif
 }
 
-// The sum of the lanes by one fixed tree.
+// The sum of the lanes by one fixed tree: lane i and i + 8, then i + 4, i + 2, i + 1.
 CT_INLINE float v_sum(v16f x) {
+#ifdef __AVX512F__
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256((__m512)x), _mm512_extractf32x8_ps((__m512)x, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+#else
     float a[LANES];
     memcpy(a, &x, sizeof a);
     for (int half = LANES / 2; half; half /= 2)
         for (int i = 0; i < half; i++) a[i] += a[i + half];
     return a[0];
+#endif
 }
 CT_INLINE float v_max_lane(v16f x) {
     float a[LANES], m;

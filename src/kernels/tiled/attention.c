@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-enum { CHUNK_MAX = 8 * ROWS };
+enum { CHUNK_MAX = 8 * ROWS, STRIP_TILES = ROWS / TILE };
 
 typedef struct {
     const ct_call *call;
@@ -23,9 +23,12 @@ typedef struct {
     float *o_rE, *sum_r16, *max_r;
     query_chunk chunk;
     key_block block;
-    uint64_t allowed[TILE];
-    _Alignas(64) float score[TILE * KEYS + LANES];
-    _Alignas(64) float correction[LANES];
+    // Of a strip of rows against the block: which keys each row sees, and how far a tile's go; scores, then weights as words; and what
+    // a new maximum does to the past of a row, LANES a tile.
+    uint64_t allowed[ROWS];
+    int keys[STRIP_TILES];
+    _Alignas(64) float score[ROWS * KEYS + LANES];
+    _Alignas(64) float correction[STRIP_TILES * LANES];
 } room;
 
 static size_t room_place(room *w, char *base, const shape *c, int64_t rows) {
@@ -70,63 +73,73 @@ CT_INLINE void pack_keys(const job *j, room *w, int64_t pair, int64_t block, ct_
     if (BF16_DOT) pack_pairs(w->v_pairs, c->e, w->v_se, ew, KEYS);
 }
 
-// Scores, in units of log 2 and -inf where masked, their maxima, and what those do to the rows' past.
-CT_INLINE void tile_maxima(room *w, int64_t r, int vectors, float scale_log2) {
-    __m512 scale = _mm512_set1_ps(scale_log2);
+// New maxima (in units of log 2) of the tile's rows, and the factors that bring the past to them. Tile `at` of the strip is row r on.
+CT_INLINE void tile_maxima(room *w, int at, int64_t r, float scale_log2) {
     _Alignas(64) float max[LANES] = {0};
     for (int i = 0; i < TILE; i++) {
         __m512 m = _mm512_set1_ps(-INFINITY);
-        for (int v = 0; v < vectors; v++) {
-            float *at = w->score + i * KEYS + v * LANES;
-            __m512 x = _mm512_mask_mul_ps(_mm512_set1_ps(-INFINITY), (__mmask16)(w->allowed[i] >> (v * LANES)), _mm512_load_ps(at), scale);
-            _mm512_store_ps(at, x);
-            m = _mm512_max_ps(m, x);
-        }
+        uint64_t seen = w->allowed[at * TILE + i];
+        for (int v = 0; v * LANES < w->keys[at]; v++)
+            m = _mm512_mask_max_ps(m, (__mmask16)(seen >> (v * LANES)), m, _mm512_load_ps(w->score + (at * TILE + i) * KEYS + v * LANES));
         max[i] = _mm512_reduce_max_ps(m);
     }
     __mmask16 six = (1 << TILE) - 1;
-    __m512 old = _mm512_maskz_loadu_ps(six, w->max_r + r), new = _mm512_max_ps(old, _mm512_load_ps(max));
+    __m512 old = _mm512_maskz_loadu_ps(six, w->max_r + r);
+    __m512 new = _mm512_max_ps(old, _mm512_mul_ps(_mm512_load_ps(max), _mm512_set1_ps(scale_log2)));
+    __mmask16 some = _mm512_cmp_ps_mask(new, _mm512_set1_ps(-INFINITY), _CMP_NEQ_UQ);
     _mm512_mask_storeu_ps(w->max_r + r, six, new);
-    __mmask16 none = _mm512_cmp_ps_mask(new, _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
-    __m512 change = _mm512_mask_sub_ps(_mm512_setzero_ps(), (__mmask16)~none, old, new);
-    _mm512_store_ps(w->correction, power_of_two(change));
+    _mm512_store_ps(w->correction + at * LANES, power_of_two(0xffff, _mm512_maskz_sub_ps(some, old, new)));
 }
 
 // Scores → weights 2^(score - max) as words for the second product, and the running sums.
-CT_INLINE void tile_weights(room *w, int64_t r, int vectors) {
-    for (int i = 0; i < TILE; i++) {
-        float max = w->max_r[r + i];
-        __m512 m = _mm512_set1_ps(max == -INFINITY ? 0 : max), p[KEY_VECTORS];
-        for (int v = 0; v < KEY_VECTORS; v++) {
-            p[v] = _mm512_setzero_ps();
-            if (v >= vectors) continue;
-            __mmask16 seen = (__mmask16)(w->allowed[i] >> (v * LANES));
-            float *at = w->score + i * KEYS + v * LANES;
-            p[v] = _mm512_maskz_mov_ps(seen, power_of_two(_mm512_sub_ps(_mm512_load_ps(at), m)));
-            if (!BF16_DOT) _mm512_store_ps(at, p[v]);
-        }
+CT_INLINE void row_weights(room *w, int at, int i, int64_t r, int vectors, float scale_log2) {
+    uint64_t seen = w->allowed[at * TILE + i];
+    float max = w->max_r[r + i], *score = w->score + (at * TILE + i) * KEYS, *sum = w->sum_r16 + (r + i) * LANES;
+    __m512 m = _mm512_set1_ps(max == -INFINITY ? 0 : max), scale = _mm512_set1_ps(scale_log2), p[KEY_VECTORS];
+#pragma GCC unroll 4
+    for (int v = 0; v < KEY_VECTORS; v++)
+        p[v] = v < vectors ? power_of_two((__mmask16)(seen >> (v * LANES)), _mm512_fmsub_ps(_mm512_load_ps(score + v * LANES), scale, m))
+                           : _mm512_setzero_ps();
 #if CT_BF16_DOT
-        uint32_t *words = (uint32_t *)w->score + i * KEYS;
-        for (int v = 0; v < vectors; v += 2)
-            _mm512_store_si512(words + v / 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh(p[v + 1], p[v]));
+    _mm512_store_si512(score, (__m512i)_mm512_cvtne2ps_pbh(p[1], p[0]));
+    if (vectors > 2) _mm512_store_si512(score + LANES, (__m512i)_mm512_cvtne2ps_pbh(p[3], p[2]));
+#else
+#pragma GCC unroll 4
+    for (int v = 0; v < KEY_VECTORS; v++)
+        if (v < vectors) _mm512_store_ps(score + v * LANES, p[v]);
 #endif
-        float *sum = w->sum_r16 + (r + i) * LANES;
-        __m512 part = _mm512_add_ps(_mm512_add_ps(p[0], p[1]), _mm512_add_ps(p[2], p[3]));
-        _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_load_ps(sum), _mm512_set1_ps(w->correction[i]), part));
-    }
+    __m512 part = _mm512_add_ps(_mm512_add_ps(p[0], p[1]), _mm512_add_ps(p[2], p[3]));
+    _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_load_ps(sum), _mm512_set1_ps(w->correction[at * LANES + i]), part));
+}
+CT_INLINE void tile_weights(room *w, int at, int64_t r, float scale_log2) {
+    int vectors = (w->keys[at] + LANES - 1) / LANES;
+    for (int i = 0; i < TILE; i++)
+        if (vectors == KEY_VECTORS)
+            row_weights(w, at, i, r, KEY_VECTORS, scale_log2);
+        else
+            row_weights(w, at, i, r, vectors, scale_log2);
 }
 
+// Rows [first, end) against the block, a phase at a time for all tiles, so that one tile's waits are another's work.
 static void strip_block(const shape *c, room *w, int64_t first, int64_t end, relation how) {
     int64_t kw = depth_words(c->d), E = rounded_up(c->e, LANES);
-    for (int64_t r = first; r < end; r += TILE) {
-        int keys = tile_keys(&w->chunk, r, &w->block, how, w->allowed), vectors = (keys + LANES - 1) / LANES;
-        if (!keys) continue;
-        rows_times(FRESH, vectors, kw, (a_operand){w->q_rk + r * kw, kw, 1}, w->k_ks, KEYS, w->score, KEYS, NULL);
-        tile_maxima(w, r, vectors, c->scale_log2);
-        tile_weights(w, r, vectors);
-        rows_times(SCALED, (int)(E / LANES), BF16_DOT ? (keys + 1) / 2 : keys, (a_operand){(uint32_t *)w->score, KEYS, 1}, w->v_pairs, E,
-                   w->o_rE + r * E, E, w->correction);
+    int tiles = (int)((end - first) / TILE);
+    for (int t = 0; t < tiles; t++) {
+        int64_t r = first + t * TILE;
+        w->keys[t] = tile_keys(&w->chunk, r, &w->block, how, w->allowed + t * TILE);
+        if (w->keys[t])
+            rows_fresh((w->keys[t] + LANES - 1) / LANES, kw, (a_operand){w->q_rk + r * kw, kw, 1}, w->k_ks, KEYS,
+                       w->score + t * TILE * KEYS, KEYS);
     }
+    for (int t = 0; t < tiles; t++)
+        if (w->keys[t]) tile_maxima(w, t, first + t * TILE, c->scale_log2);
+    for (int t = 0; t < tiles; t++)
+        if (w->keys[t]) tile_weights(w, t, first + t * TILE, c->scale_log2);
+    for (int t = 0; t < tiles; t++)
+        if (w->keys[t])
+            rows_scaled((int)(E / LANES), BF16_DOT ? (w->keys[t] + 1) / 2 : w->keys[t],
+                        (a_operand){(uint32_t *)w->score + t * TILE * KEYS, KEYS, 1}, w->v_pairs, E, w->o_rE + (first + t * TILE) * E, E,
+                        w->correction + t * LANES);
 }
 
 // ---- one chunk of query rows -----------------------------------------------------------------------------------
@@ -135,27 +148,39 @@ CT_INLINE void begin_chunk(const job *j, room *w, int64_t pair, int64_t first, i
     const shape *c = &j->shape;
     int64_t kw = depth_words(c->d), E = rounded_up(c->e, LANES);
     query_chunk_read(c, pair, first, count, &w->chunk);
-    for (int64_t r = 0; r < count; r++)
-        pack_row(w->q_rk + r * kw, kw, j->call->in[0].data, query_row(c, pair, first + r) * c->d, c->d, dtype);
+    row_walk walk = row_walk_begin(c, pair, first);
+    for (int64_t r = 0; r < count; r++, row_walk_next(&walk))
+        pack_row(w->q_rk + r * kw, kw, j->call->in[0].data, walk.row * c->d, c->d, dtype);
     memset(w->q_rk + count * kw, 0, 4 * (size_t)((w->chunk.padded - count) * kw));
     memset(w->o_rE, 0, 4 * (size_t)(w->chunk.padded * E));
     memset(w->sum_r16, 0, 4 * (size_t)(w->chunk.padded * LANES));
     for (int64_t r = 0; r < w->chunk.padded; r++) w->max_r[r] = -INFINITY;
 }
 
+// lse = max·ln 2 + log(sum) of rows [r, r + n); n ≤ LANES.
+CT_INLINE void store_lse(const job *j, const room *w, int64_t r, int n, const int64_t *row, const float *sum) {
+    _Alignas(64) float lse[LANES];
+    __m512 max = _mm512_loadu_ps(w->max_r + r), log_sum = logarithm(_mm512_load_ps(sum));
+    _mm512_store_ps(lse, _mm512_fmadd_ps(max, _mm512_set1_ps(0.6931472f), log_sum));
+    for (int i = 0; i < n; i++) ((float *)j->call->out[1].data)[row[i]] = sum[i] == 0 ? -INFINITY : lse[i];
+}
+
 CT_INLINE void end_chunk(const job *j, room *w, int64_t pair, ct_dtype dtype) {
     const shape *c = &j->shape;
-    int64_t E = rounded_up(c->e, LANES);
-    for (int64_t r = 0; r < w->chunk.count; r++) {
-        int64_t row = query_row(c, pair, w->chunk.first + r);
-        float sum = v_sum((v16f)_mm512_load_ps(w->sum_r16 + r * LANES));
-        int none = sum == 0;
-        v16f by = v_set(none ? 1 : sum);
-        for (int64_t i = 0; i < c->e; i += LANES)
-            v_store(j->call->out[0].data, row * c->e + i, c->e - i < LANES ? (int)(c->e - i) : LANES, dtype,
-                    v_load(w->o_rE, r * E + i, LANES, CT_F32) / by);
-        double log_sum = (double)w->max_r[r] * 0.6931471805599453 + log((double)sum);
-        ((float *)j->call->out[1].data)[row] = none ? -INFINITY : (float)log_sum;
+    int64_t E = rounded_up(c->e, LANES), row[LANES];
+    _Alignas(64) float sum[LANES] = {0};
+    row_walk walk = row_walk_begin(c, pair, w->chunk.first);
+    for (int64_t r = 0; r < w->chunk.count; r += LANES) {
+        int n = w->chunk.count - r < LANES ? (int)(w->chunk.count - r) : LANES;
+        for (int k = 0; k < n; k++, row_walk_next(&walk)) {
+            row[k] = walk.row;
+            sum[k] = v_sum((v16f)_mm512_load_ps(w->sum_r16 + (r + k) * LANES));
+            v16f by = v_set(sum[k] == 0 ? 1 : sum[k]); // nothing allowed: o is 0
+            for (int64_t i = 0; i < c->e; i += LANES)
+                v_store(j->call->out[0].data, walk.row * c->e + i, c->e - i < LANES ? (int)(c->e - i) : LANES, dtype,
+                        v_load(w->o_rE, (r + k) * E + i, LANES, CT_F32) / by);
+        }
+        store_lse(j, w, r, n, row, sum);
     }
 }
 
@@ -186,6 +211,7 @@ CT_INLINE void forward_share(job *j, int thread, ct_dtype dtype) {
 
 static void forward(const ct_call *call, ct_team *team, ct_task *task) {
     job j = {.call = call, .shape = shape_of(call, 0, 3)};
+    CT_ASSERT(j.shape.scale >= 0, "scale %g", (double)j.shape.scale); // the largest product is the largest score
     j.chunk_rows = chunk_rows(&j.shape, ct_team_size(team));
     j.chunks = (j.shape.T * j.shape.Q + j.chunk_rows - 1) / j.chunk_rows;
     atomic_init(&j.next, 0);

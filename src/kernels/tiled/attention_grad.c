@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-enum { CHUNK_ROWS = 8 * ROWS, RUN_BLOCKS = 4 };
+enum { CHUNK_ROWS = 8 * ROWS, RUN_BLOCKS = 4, STRIP_TILES = ROWS / TILE };
 
 typedef struct {
     const ct_call *call;
@@ -29,9 +29,10 @@ typedef struct {
     float *lse_r, *delta_r;
     query_chunk chunk;
     key_block block;
-    uint64_t allowed[TILE];
+    uint64_t allowed[ROWS]; // a row of the strip; and how far the keys of a tile go
+    int keys[STRIP_TILES];
     int first_row[KEY_VECTORS], end_row[KEY_VECTORS]; // rows of the strip that see any of 16 keys
-    _Alignas(64) float score[TILE * KEYS], dp[TILE * KEYS];
+    float *score_rs, *dp_rs;                          // of the strip
 } room;
 
 static size_t room_place(room *w, char *base, const job *j) {
@@ -45,9 +46,11 @@ static size_t room_place(room *w, char *base, const job *j) {
     w->k_pairs = BF16_DOT ? carve(&from, KEY_WORDS * j->D, 4) : w->k_sk;
     w->v_se = carve(&from, KEYS * j->ew, 4);
     w->v_es = carve(&from, KEYS * j->ew, 4);
-    w->p_rs = carve(&from, ROWS * KEYS, 4);
-    w->ds_rs = carve(&from, ROWS * KEYS, 4);
-    w->ds_words = BF16_DOT ? carve(&from, TILE * KEY_WORDS, 4) : w->ds_rs;
+    w->score_rs = carve(&from, ROWS * KEYS, 4);
+    w->dp_rs = carve(&from, ROWS * KEYS, 4);
+    w->p_rs = BF16_DOT ? carve(&from, ROWS / 2 * KEYS, 4) : (uint32_t *)w->score_rs;
+    w->ds_rs = BF16_DOT ? carve(&from, ROWS / 2 * KEYS, 4) : (uint32_t *)w->dp_rs;
+    w->ds_words = BF16_DOT ? carve(&from, ROWS * KEY_WORDS, 4) : w->ds_rs;
     w->dq_rD = carve(&from, CHUNK_ROWS * j->D, 4);
     w->dk_sD = carve(&from, j->run_blocks * KEY_ROWS * j->D, 4);
     w->dv_sE = carve(&from, j->run_blocks * KEY_ROWS * j->E, 4);
@@ -93,9 +96,10 @@ CT_INLINE void begin_chunk(const job *j, room *w, int64_t pair, int64_t first, c
     const shape *c = &j->shape;
     int64_t count = j->rows - first < CHUNK_ROWS ? j->rows - first : CHUNK_ROWS;
     query_chunk_read(c, pair, first, count, &w->chunk);
-    for (int64_t r = 0; r < w->chunk.padded; r++) {
+    row_walk walk = row_walk_begin(c, pair, first);
+    for (int64_t r = 0; r < w->chunk.padded; r++, row_walk_next(&walk)) {
         int real = r < count;
-        int64_t row = real ? query_row(c, pair, first + r) : 0;
+        int64_t row = real ? walk.row : 0;
         pack_row(w->q_rk + r * j->kw, j->kw, j->call->in[1].data, row * c->d, real ? c->d : 0, dtype);
         pack_row(w->do_re + r * j->ew, j->ew, j->call->in[0].data, row * c->e, real ? c->e : 0, dtype);
         w->delta_r[r] = real ? delta_of(j->call, row, c->e, dtype) : 0;
@@ -126,12 +130,12 @@ typedef struct {
     __m512 p, ds;
 } weights;
 
-// Weights of row i of the tile, which is row r of the chunk, for 16 keys; 0 where masked.
-CT_INLINE weights weights_of(const room *w, int i, int64_t r, int v, float scale_log2) {
-    __mmask16 seen = (__mmask16)(w->allowed[i] >> (v * LANES));
-    __m512 score = _mm512_load_ps(w->score + i * KEYS + v * LANES), dp = _mm512_load_ps(w->dp + i * KEYS + v * LANES);
+// Weights of row `at` of the strip, which is row r of the chunk, for 16 keys; 0 where masked.
+CT_INLINE weights weights_of(const room *w, int64_t at, int64_t r, int v, float scale_log2) {
+    __mmask16 seen = (__mmask16)(w->allowed[at] >> (v * LANES));
+    __m512 score = _mm512_load_ps(w->score_rs + at * KEYS + v * LANES), dp = _mm512_load_ps(w->dp_rs + at * KEYS + v * LANES);
     __m512 x = _mm512_fmsub_ps(score, _mm512_set1_ps(scale_log2), _mm512_set1_ps(w->lse_r[r]));
-    weights out = {.p = _mm512_maskz_mov_ps(seen, power_of_two(x))};
+    weights out = {.p = power_of_two(seen, x)};
     out.ds = _mm512_maskz_mul_ps(seen, out.p, _mm512_sub_ps(dp, _mm512_set1_ps(w->delta_r[r])));
     return out;
 }
@@ -145,29 +149,32 @@ CT_INLINE __m512i row_pairs(__m512 even, __m512 odd) {
 }
 #endif
 
-// The tile's p and ds, as both products want them; strip row `at`, chunk row r.
+// p and ds of a tile, as the products want them; rows from `at` of the strip, r of the chunk.
 CT_INLINE void tile_weights(room *w, int64_t at, int64_t r, int vectors, float scale_log2) {
 #if CT_BF16_DOT
     for (int i = 0; i < TILE; i += 2) {
         weights even[KEY_VECTORS], odd[KEY_VECTORS];
         const weights none = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+#pragma GCC unroll 4
         for (int v = 0; v < KEY_VECTORS; v++) {
-            even[v] = v < vectors ? weights_of(w, i, r + i, v, scale_log2) : none;
-            odd[v] = v < vectors ? weights_of(w, i + 1, r + i + 1, v, scale_log2) : none;
+            even[v] = v < vectors ? weights_of(w, at + i, r + i, v, scale_log2) : none;
+            odd[v] = v < vectors ? weights_of(w, at + i + 1, r + i + 1, v, scale_log2) : none;
             _mm512_store_si512(w->p_rs + (at + i) / 2 * KEYS + v * LANES, row_pairs(even[v].p, odd[v].p));
             _mm512_store_si512(w->ds_rs + (at + i) / 2 * KEYS + v * LANES, row_pairs(even[v].ds, odd[v].ds));
         }
+#pragma GCC unroll 2
         for (int v = 0; v < KEY_VECTORS; v += 2) {
-            uint32_t *words = w->ds_words + i * KEY_WORDS + v / 2 * LANES;
+            uint32_t *words = w->ds_words + (at + i) * KEY_WORDS + v / 2 * LANES;
             _mm512_store_si512(words, (__m512i)_mm512_cvtne2ps_pbh(even[v + 1].ds, even[v].ds));
             _mm512_store_si512(words + KEY_WORDS, (__m512i)_mm512_cvtne2ps_pbh(odd[v + 1].ds, odd[v].ds));
         }
     }
 #else
     for (int i = 0; i < TILE; i++)
+#pragma GCC unroll 4
         for (int v = 0; v < KEY_VECTORS; v++) {
             weights x = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-            if (v < vectors) x = weights_of(w, i, r + i, v, scale_log2);
+            if (v < vectors) x = weights_of(w, at + i, r + i, v, scale_log2);
             _mm512_store_ps((float *)w->p_rs + (at + i) * KEYS + v * LANES, x.p);
             _mm512_store_ps((float *)w->ds_rs + (at + i) * KEYS + v * LANES, x.ds);
         }
@@ -176,7 +183,7 @@ CT_INLINE void tile_weights(room *w, int64_t at, int64_t r, int vectors, float s
 
 static void note_rows(room *w, int64_t at) {
     uint64_t any = 0;
-    for (int i = 0; i < TILE; i++) any |= w->allowed[i];
+    for (int i = 0; i < TILE; i++) any |= w->allowed[at + i];
     for (int v = 0; v < KEY_VECTORS; v++) {
         if (!(any >> (v * LANES) & 0xffff)) continue;
         if (w->end_row[v] == 0) w->first_row[v] = (int)at;
@@ -186,21 +193,32 @@ static void note_rows(room *w, int64_t at) {
 
 // ---- a strip of rows against a block of keys ----------------------------------------------------------------------
 
-// Rows [first, end) of the chunk: p and ds into the strip, and dq where wanted.
+// Rows [first, end) of the chunk: p and ds into the strip, a phase at a time for all tiles, so that one tile's waits are
+// another's work; and dq where wanted.
 static void strip_rows(const job *j, room *w, int64_t first, int64_t end, relation how, int want_dq) {
+    int64_t rows = end - first;
     memset(w->end_row, 0, sizeof w->end_row);
-    for (int64_t r = first; r < end; r += TILE) {
-        int keys = tile_keys(&w->chunk, r, &w->block, how, w->allowed), vectors = (keys + LANES - 1) / LANES;
-        note_rows(w, r - first);
-        if (keys) {
-            rows_times(FRESH, vectors, j->kw, (a_operand){w->q_rk + r * j->kw, j->kw, 1}, w->k_ks, KEYS, w->score, KEYS, NULL);
-            rows_times(FRESH, vectors, j->ew, (a_operand){w->do_re + r * j->ew, j->ew, 1}, w->v_es, KEYS, w->dp, KEYS, NULL);
-        }
-        tile_weights(w, r - first, r, vectors, j->shape.scale_log2);
-        if (!keys || !want_dq) continue;
-        const uint32_t *ds = BF16_DOT ? w->ds_words : w->ds_rs + (r - first) * KEYS;
-        rows_times(ADDED, (int)(j->D / LANES), BF16_DOT ? (keys + 1) / 2 : keys, (a_operand){ds, KEY_WORDS, 1}, w->k_pairs, j->D,
-                   w->dq_rD + r * j->D, j->D, NULL);
+    for (int64_t at = 0; at < rows; at += TILE) {
+        int64_t r = first + at;
+        int keys = tile_keys(&w->chunk, r, &w->block, how, w->allowed + at), vectors = (keys + LANES - 1) / LANES;
+        w->keys[at / TILE] = keys;
+        note_rows(w, at);
+        if (!keys) continue;
+        rows_fresh(vectors, j->kw, (a_operand){w->q_rk + r * j->kw, j->kw, 1}, w->k_ks, KEYS, w->score_rs + at * KEYS, KEYS);
+        rows_fresh(vectors, j->ew, (a_operand){w->do_re + r * j->ew, j->ew, 1}, w->v_es, KEYS, w->dp_rs + at * KEYS, KEYS);
+    }
+    for (int64_t at = 0; at < rows; at += TILE) {
+        int vectors = (w->keys[at / TILE] + LANES - 1) / LANES;
+        if (vectors == KEY_VECTORS)
+            tile_weights(w, at, first + at, KEY_VECTORS, j->shape.scale_log2);
+        else
+            tile_weights(w, at, first + at, vectors, j->shape.scale_log2);
+    }
+    for (int64_t at = 0; at < rows && want_dq; at += TILE) {
+        int keys = w->keys[at / TILE];
+        if (keys)
+            rows_added((int)(j->D / LANES), BF16_DOT ? (keys + 1) / 2 : keys, (a_operand){w->ds_words + at * KEY_WORDS, KEY_WORDS, 1},
+                       w->k_pairs, j->D, w->dq_rD + (first + at) * j->D, j->D);
     }
 }
 
@@ -213,10 +231,10 @@ static void strip_keys(const job *j, room *w, int64_t first, float *dk_sD, float
         if (!end) continue;
         int begin = !w->end_row[a] || (w->end_row[b] && w->first_row[b] < w->first_row[a]) ? w->first_row[b] : w->first_row[a];
         int64_t steps = (end - begin) / PER_WORD, at = begin / PER_WORD, row = (first + begin) / PER_WORD;
-        rows_times(ADDED, (int)(j->E / LANES), steps, (a_operand){w->p_rs + at * KEYS + s, 1, KEYS}, w->do_pairs + row * j->E, j->E,
-                   dv_sE + s * j->E, j->E, NULL);
-        rows_times(ADDED, (int)(j->D / LANES), steps, (a_operand){w->ds_rs + at * KEYS + s, 1, KEYS}, w->q_pairs + row * j->D, j->D,
-                   dk_sD + s * j->D, j->D, NULL);
+        rows_added((int)(j->E / LANES), steps, (a_operand){w->p_rs + at * KEYS + s, 1, KEYS}, w->do_pairs + row * j->E, j->E,
+                   dv_sE + s * j->E, j->E);
+        rows_added((int)(j->D / LANES), steps, (a_operand){w->ds_rs + at * KEYS + s, 1, KEYS}, w->q_pairs + row * j->D, j->D,
+                   dk_sD + s * j->D, j->D);
     }
 }
 
@@ -233,9 +251,9 @@ CT_INLINE void store_row(void *y, int64_t at, const float *x, int64_t n, float s
 }
 
 CT_INLINE void store_dq(const job *j, const room *w, int64_t pair, ct_dtype dtype) {
-    for (int64_t r = 0; r < w->chunk.count; r++)
-        store_row(j->call->out[0].data, query_row(&j->shape, pair, w->chunk.first + r) * j->shape.d, w->dq_rD + r * j->D, j->shape.d,
-                  j->shape.scale, dtype);
+    row_walk walk = row_walk_begin(&j->shape, pair, w->chunk.first);
+    for (int64_t r = 0; r < w->chunk.count; r++, row_walk_next(&walk))
+        store_row(j->call->out[0].data, walk.row * j->shape.d, w->dq_rD + r * j->D, j->shape.d, j->shape.scale, dtype);
 }
 CT_INLINE void store_dkv(const job *j, const room *w, const task *t, ct_dtype dtype) {
     const shape *c = &j->shape;

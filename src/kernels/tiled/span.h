@@ -20,11 +20,22 @@ static inline shape shape_of(const ct_call *call, int first, int first_mask) {
                    .scale = (float)call->attrs[0], .scale_log2 = (float)(call->attrs[0] * 1.4426950408889634)};
 }
 
-// The number of the row (…, G, Q) in q, o and lse that row r of (b, g) is.
-static inline int64_t query_row(const shape *c, int64_t pair, int64_t r) {
-    int64_t b = pair / c->G, g = pair % c->G;
-    return ((b * c->T + r / c->Q) * c->G + g) * c->Q + r % c->Q;
+// Walks query rows r, r + 1, … of (b, g): `row` is the number of the row (…, G, Q) in q, o and lse.
+typedef struct {
+    int64_t row, head, heads, skip;
+} row_walk;
+static inline row_walk row_walk_begin(const shape *c, int64_t pair, int64_t r) {
+    int64_t t = pair / c->G * c->T + r / c->Q;
+    return (row_walk){(t * c->G + pair % c->G) * c->Q + r % c->Q, r % c->Q, c->Q, (c->G - 1) * c->Q};
 }
+static inline void row_walk_next(row_walk *w) {
+    w->row++;
+    if (++w->head < w->heads) return;
+    w->head = 0;
+    w->row += w->skip;
+}
+
+// The number of the row (…, G) in k and v that is key s of (b, g).
 static inline int64_t key_row(const shape *c, int64_t pair, int64_t s) {
     return ((pair / c->G) * c->S + s) * c->G + pair % c->G;
 }
@@ -89,13 +100,14 @@ static inline void query_chunk_read(const shape *c, int64_t pair, int64_t first,
     chunk->count = count;
     chunk->padded = rounded_up(count, TILE);
     chunk->span = span_none();
-    for (int64_t r = 0; r < chunk->padded; r++) {
+    int64_t t = pair / c->G * c->T + first / c->Q, head = first % c->Q;
+    for (int64_t r = 0; r < chunk->padded; r++, head++) {
         if (r % ROWS == 0) chunk->strips[r / ROWS] = span_none();
         if (r >= count) {
             chunk->pos[r] = chunk->doc[r] = INT32_MIN;
             continue;
         }
-        int64_t t = pair / c->G * c->T + (first + r) / c->Q;
+        if (head == c->Q) head = 0, t++;
         chunk->pos[r] = c->q_pos[t];
         chunk->doc[r] = c->q_doc[t];
         span_add(&chunk->strips[r / ROWS], chunk->pos[r], chunk->doc[r]);

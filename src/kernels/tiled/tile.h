@@ -71,13 +71,26 @@ CT_INLINE void tile_of(int vectors, beginning how, int64_t steps, a_operand a, c
 }
 
 // Six rows of C with any number of vectors, cut into even panels of at most four.
-CT_INLINE void rows_times(beginning how, int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
-                          int64_t c_row, const float *scale) {
-    int panels = (vectors + 3) / 4;
-    for (int panel = 0; panel < panels; panel++) {
-        int first = vectors * panel / panels, end = vectors * (panel + 1) / panels;
+CT_INLINE void panels(beginning how, int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row,
+                      const float *scale) {
+    int count = (vectors + 3) / 4;
+    for (int panel = 0; panel < count; panel++) {
+        int first = vectors * panel / count, end = vectors * (panel + 1) / count;
         tile_of(end - first, how, steps, a, b + first * LANES, b_step, c + first * LANES, c_row, scale);
     }
+}
+
+// Not inlined: each is four large loops, which the calls share.
+#define CT_APART __attribute__((noinline, unused)) static void
+CT_APART rows_fresh(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row) {
+    panels(FRESH, vectors, steps, a, b, b_step, c, c_row, NULL);
+}
+CT_APART rows_added(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row) {
+    panels(ADDED, vectors, steps, a, b, b_step, c, c_row, NULL);
+}
+CT_APART rows_scaled(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row,
+                     const float *scale) {
+    panels(SCALED, vectors, steps, a, b, b_step, c, c_row, scale);
 }
 
 // ---- packing -----------------------------------------------------------------------------------------------
@@ -147,30 +160,35 @@ CT_INLINE void pack_pairs(uint32_t *pairs, int64_t n, const uint32_t *rows, int6
 
 // ---- numbers -----------------------------------------------------------------------------------------------
 
-// 2^x for x ≤ 0 or little above (|error| 1 ulp with f32 arithmetic, 3 with bf16, whose results are rounded to 8 bits anyway); results
-// below 2^-126 are rounded once more, below 2^-149 they are 0; NaN gives NaN.
-CT_INLINE __m512 power_of_two(__m512 x) {
-    x = _mm512_max_ps(_mm512_set1_ps(-256), x);
-    __m512 n = _mm512_roundscale_ps(x, 0), r = _mm512_sub_ps(x, n), p;
+// 2^x, 0 in the lanes that are not seen: 2^(x - floor x) by a minimax polynomial (relative error 2e-9 with f32 arithmetic, so about
+// 1 ulp in all; 8e-8 with bf16, whose results are rounded to 8 bits anyway), scaled by 2^floor x. Results below 2^-126
+// are rounded once more; -inf gives 0, inf inf, NaN NaN.
+CT_INLINE __m512 power_of_two(__mmask16 seen, __m512 x) {
+    __m512 r = _mm512_reduce_ps(x, 1), p; // x - floor x; 0 where x is infinite
     if (BF16_DOT) {
-        p = _mm512_fmadd_ps(_mm512_set1_ps(0.0013276472f), r, _mm512_set1_ps(0.009675541f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.05550713f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.2402212f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.69314694f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+        p = _mm512_fmadd_ps(_mm512_set1_ps(0.00186713f), r, _mm512_set1_ps(0.0090170307f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055799913f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24016444f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.6931513f));
     } else {
-        p = _mm512_fmadd_ps(_mm512_set1_ps(0.00015345812f), r, _mm512_set1_ps(0.0013399931f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.009618489f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055503286f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24022646f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.6931472f));
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+        p = _mm512_fmadd_ps(_mm512_set1_ps(0.00021612915f), r, _mm512_set1_ps(0.0012467848f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.009675452f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055485282f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24022931f));
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.69314706f));
     }
-    return _mm512_scalef_ps(p, n);
+    return _mm512_maskz_scalef_ps(seen, _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f)), x);
 }
 
-// Numbers that are not NaN and not denormal where it matters, to bf16 in the low halves of the lanes: nearest even.
-CT_INLINE __m512i rounded_halves(__m512 x) {
-    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    return _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7fff)), 16);
+// Natural logarithm of normal numbers above 0 (2 ulp of it, or 2^-24 near 1): x = 2^e (1 + f) with f in [-1/4, 1/2), and a minimax
+// polynomial of relative error 5e-9 for log(1 + f); inf gives inf or NaN, NaN NaN.
+CT_INLINE __m512 logarithm(__m512 x) {
+    static const float c[] = {-0.04490956f, 0.10448327f, -0.13162231f, 0.14482062f, -0.16647767f, 0.19990607f, -0.25000054f, 0.33333454f, -0.5f};
+    __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src), e = _mm512_getexp_ps(x);
+    __mmask16 large = _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.5f), _CMP_GE_OQ);
+    m = _mm512_mask_mul_ps(m, large, m, _mm512_set1_ps(0.5f));
+    e = _mm512_mask_add_ps(e, large, e, _mm512_set1_ps(1));
+    __m512 f = _mm512_sub_ps(m, _mm512_set1_ps(1)), p = _mm512_set1_ps(c[0]);
+    for (int i = 1; i < 9; i++) p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c[i]));
+    return _mm512_fmadd_ps(e, _mm512_set1_ps(0.6931472f), _mm512_fmadd_ps(_mm512_mul_ps(f, f), p, f));
 }
