@@ -132,6 +132,9 @@ static ct_status with_tokenizer(const ct_config *config, const ct_tokenizer *tok
     ct_generator *g = NULL;
     int64_t capacity = (int64_t)prompt.count + (a->logits ? 0 : a->sampling.max_new_tokens);
     if (!status) status = ct_generator_create(config, a->checkpoint, capacity, &g);
+    if (!status && info->vocab_size > ct_generator_model(g)->shape.vocab_size)
+        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "the tokenizer at %s has %d ids, the model's vocabulary is %lld",
+                               config->model.hf_assets_path, info->vocab_size, (long long)ct_generator_model(g)->shape.vocab_size);
     if (!status) status = generate_from(g, tokenizer, a, &prompt);
     ct_generator_destroy(g);
     ct_ids_deinit(&prompt);
