@@ -17,14 +17,16 @@ static const char help[] =
     "  decode TOKENIZER [FILE]    ids (parted by white space or commas) to text\n"
     "  info TOKENIZER             what a tokenizer is\n"
     "  train -o FOLDER FILE…      trains a byte-level BPE on text files\n\n"
-    "TOKENIZER is a file (tokenizer.json, vocab.json or encoder.json beside their merges, *.tiktoken, a SentencePiece .model, llama2.c's\n"
+    "TOKENIZER is a file (tokenizer.json, vocab.json or encoder.json beside their merges, *.tiktoken, a "
+    "SentencePiece .model, llama2.c's\n"
     ".bin) or a folder that holds one. FILE is read from standard input where it is missing or `-`.\n\n"
     "encode:  --bos, --eos     put the beginning-of-text id in front, the end-of-text id behind\n"
     "         --template       add what the tokenizer's own template adds (as Hugging Face does by default)\n"
     "         --no-specials    special tokens spelled out in the text are text like any other\n"
     "decode:  --skip-special   special tokens give no text\n"
     "info:    --json           for machines\n"
-    "all:     --pattern P      tiktoken files: the pattern, by name (cl100k_base, o200k_base, p50k_base, r50k_base, gpt2, llama3) or as\n"
+    "all:     --pattern P      tiktoken files: the pattern, by name (cl100k_base, o200k_base, p50k_base, r50k_base, "
+    "gpt2, llama3) or as\n"
     "                          a regular expression, where the file's name does not say it\n"
     "train:   --vocab-size N   ids in all (4096)\n"
     "         --pattern P      llama3 (default), gpt2, qwen, or a regular expression\n"
@@ -95,8 +97,8 @@ static int set_option(arguments *a, const char *option, const char *value) {
 }
 
 static int takes_value(const char *option) {
-    return !strcmp(option, "--pattern") || !strcmp(option, "-o") || !strcmp(option, "--output") || !strcmp(option, "--vocab-size") ||
-           !strcmp(option, "--min-count");
+    return !strcmp(option, "--pattern") || !strcmp(option, "-o") || !strcmp(option, "--output") ||
+           !strcmp(option, "--vocab-size") || !strcmp(option, "--min-count");
 }
 
 static int parse(int argc, char **argv, arguments *a) {
@@ -160,8 +162,10 @@ static int run_encode(const arguments *a, ct_tokenizer *tokenizer) {
     ct_ids ids = {0};
     ct_tokenizer_context *context = ct_tokenizer_context_create(tokenizer);
     if ((a->bos && info->bos_id < 0) || (a->eos && info->eos_id < 0))
-        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s names no %s token", info->path, a->bos && info->bos_id < 0 ? "BOS" : "EOS");
-    ct_encode_options options = {.add_bos = a->bos, .add_eos = a->eos, .no_template = !a->template, .plain_specials = a->no_specials};
+        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s names no %s token", info->path,
+                               a->bos && info->bos_id < 0 ? "BOS" : "EOS");
+    ct_encode_options options = {
+        .add_bos = a->bos, .add_eos = a->eos, .no_template = !a->template, .plain_specials = a->no_specials};
     if (!status) status = ct_tokenizer_encode(context, text, size, options, &ids);
     for (size_t i = 0; i < ids.count && !status; i++) printf(i ? " %d" : "%d", ids.ids[i]);
     if (!status) putchar('\n');
@@ -182,7 +186,8 @@ static ct_status parse_ids(const ct_tokenizer *tokenizer, const char *text, size
         errno = 0;
         long id = strtol(text + i, &end, 10);
         CT_CHECK(end > text + i, CT_INVALID, "byte %zu of the input, '%.20s', is no id", i, text + i);
-        CT_CHECK(!errno && id >= 0 && id < limit, CT_INVALID, "the id %ld is not in the vocabulary (0 to %d)", id, limit - 1);
+        CT_CHECK(!errno && id >= 0 && id < limit, CT_INVALID, "the id %ld is not in the vocabulary (0 to %d)", id,
+                 limit - 1);
         ct_ids_add(ids, (int32_t)id);
         i = (size_t)(end - text);
     }
@@ -225,12 +230,14 @@ static void print_json(const ct_tokenizer_info *info) {
     ct_string_add_json(&out, info->kind);
     ct_string_add(&out, ",\n  \"path\": ");
     ct_string_add_json(&out, info->path);
-    ct_string_add(&out, ",\n  \"vocab_size\": %d,\n  \"tokens\": %d,\n  \"merges\": %d,\n  \"added\": %d,\n  \"specials\": %d,\n",
-                  info->vocab_size, info->tokens, info->merges, info->added, info->specials);
+    ct_string_add(
+        &out,
+        ",\n  \"vocab_size\": %d,\n  \"tokens\": %d,\n  \"merges\": %d,\n  \"added\": %d,\n  \"specials\": %d,\n",
+        info->vocab_size, info->tokens, info->merges, info->added, info->specials);
     add_end(&out, "bos", info->bos_id, info->bos_token);
     add_end(&out, "eos", info->eos_id, info->eos_token);
-    ct_string_add(&out, "  \"template_bos\": %s,\n  \"template_eos\": %s,\n  \"splitter\": ", info->template_bos ? "true" : "false",
-                  info->template_eos ? "true" : "false");
+    ct_string_add(&out, "  \"template_bos\": %s,\n  \"template_eos\": %s,\n  \"splitter\": ",
+                  info->template_bos ? "true" : "false", info->template_eos ? "true" : "false");
     ct_string_add_json(&out, info->splitter);
     ct_string_add(&out, "\n}\n");
     fputs(out.text, stdout);
@@ -251,8 +258,8 @@ static int run_info(const arguments *a, ct_tokenizer *tokenizer) {
         return finish_output();
     }
     printf("%s: %s\n", info->path, info->kind);
-    printf("  vocabulary  %d (%d ids have a token)\n  merges      %d\n  added       %d, of which %d special\n", info->vocab_size, info->tokens,
-           info->merges, info->added, info->specials);
+    printf("  vocabulary  %d (%d ids have a token)\n  merges      %d\n  added       %d, of which %d special\n",
+           info->vocab_size, info->tokens, info->merges, info->added, info->specials);
     print_end("BOS", info->bos_id, info->bos_token, info->template_bos);
     print_end("EOS", info->eos_id, info->eos_token, info->template_eos);
     printf("  words       cut by: %s\n", info->splitter);
@@ -261,11 +268,14 @@ static int run_info(const arguments *a, ct_tokenizer *tokenizer) {
 
 static int with_tokenizer(const char *command, const arguments *a) {
     if (a->operand_count < 1) return misuse("%s needs a tokenizer", command);
-    if (a->operand_count > (strcmp(command, "info") ? 2 : 1)) return misuse("'%s' is one argument too many", a->operands[a->operand_count - 1]);
+    if (a->operand_count > (strcmp(command, "info") ? 2 : 1))
+        return misuse("'%s' is one argument too many", a->operands[a->operand_count - 1]);
     ct_tokenizer *tokenizer;
     ct_status status = ct_tokenizer_open(a->operands[0], (ct_tokenizer_options){.pattern = a->pattern}, &tokenizer);
     if (status) return fail(status);
-    int code = !strcmp(command, "encode") ? run_encode(a, tokenizer) : !strcmp(command, "decode") ? run_decode(a, tokenizer) : run_info(a, tokenizer);
+    int code = !strcmp(command, "encode")   ? run_encode(a, tokenizer)
+               : !strcmp(command, "decode") ? run_decode(a, tokenizer)
+                                            : run_info(a, tokenizer);
     ct_tokenizer_close(tokenizer);
     return code;
 }
@@ -284,7 +294,9 @@ static int run_train(const arguments *a) {
     if (!a->folder) return misuse("%s needs -o FOLDER", "train");
     if (!a->operand_count) return misuse("%s needs text files", "train");
     if (a->vocab_size > 1 << 24) return misuse("%s is too large", "--vocab-size");
-    ct_train_options options = {.vocab_size = (int)a->vocab_size, .pattern = a->pattern, .min_count = a->min_count,
+    ct_train_options options = {.vocab_size = (int)a->vocab_size,
+                                .pattern = a->pattern,
+                                .min_count = a->min_count,
                                 .progress = isatty(2) ? show_progress : NULL};
     int size;
     ct_status status = ct_tokenizer_train(a->operands, a->operand_count, options, a->folder, &size);

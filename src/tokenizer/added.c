@@ -1,5 +1,5 @@
-// Finds added tokens: the leftmost, and of those that begin there the longest, as an Aho-Corasick automaton of that kind would.
-// The texts lie sorted, and each byte of the input narrows the range of those that still fit.
+// Finds added tokens: the leftmost, and of those that begin there the longest, as an Aho-Corasick automaton of that
+// kind would. The texts lie sorted, and each byte of the input narrows the range of those that still fit.
 #include "added.h"
 #include "unicode.h"
 #include "utf8.h"
@@ -8,7 +8,8 @@
 #include <string.h>
 
 const ct_added_token *ct_added_find(const ct_added *added, int32_t id) {
-    for (int i = 0; i < added->count && id >= 0; i++)
+    if (id < 0 || id >= added->texts.size || !added->texts.tokens[id].text) return NULL;
+    for (int i = 0; i < added->count; i++)
         if (added->tokens[i].id == id) return &added->tokens[i];
     return NULL;
 }
@@ -82,7 +83,8 @@ void ct_added_deinit(ct_added *added) {
 
 // ---- finding -------------------------------------------------------------------------------------
 
-static const unsigned char *next_candidate(const ct_added_set *set, const unsigned char *p, const unsigned char *end) {
+static const unsigned char *next_candidate(const ct_added_set *set, const unsigned char *p,
+                                           const unsigned char *end) {
     if (set->only >= 0) {
         p = memchr(p, set->only, (size_t)(end - p));
         return p ? p : end;
@@ -126,8 +128,9 @@ static int is_word_behind(const uint8_t *classes, const unsigned char *p, const 
     return p < end && classes[ct_utf8_point(p, &length)] & CT_UNICODE_WORD;
 }
 
-const ct_added_token *ct_added_next(const ct_added_set *set, const uint8_t *classes, const unsigned char *text, size_t size,
-                                    size_t from, size_t floor, int skip_special, size_t *out_begin, size_t *out_end) {
+const ct_added_token *ct_added_next(const ct_added_set *set, const uint8_t *classes, const unsigned char *text,
+                                    size_t size, size_t from, size_t floor, int skip_special, size_t *out_begin,
+                                    size_t *out_end) {
     const unsigned char *end = text + size, *p = text + from;
     for (;;) {
         p = next_candidate(set, p, end);
@@ -140,9 +143,11 @@ const ct_added_token *ct_added_next(const ct_added_set *set, const uint8_t *clas
         const unsigned char *begin = p, *stop = p + token->length;
         p = stop;
         if (token->special && skip_special) continue;
-        if (token->single_word && (is_word_before(classes, text, begin) || is_word_behind(classes, stop, end))) continue;
+        if (token->single_word && (is_word_before(classes, text, begin) || is_word_behind(classes, stop, end)))
+            continue;
         int length;
-        while (token->lstrip && begin > text + floor && ct_unicode_is_space(ct_utf8_point(ct_utf8_back(begin, text), &length)))
+        while (token->lstrip && begin > text + floor &&
+               ct_unicode_is_space(ct_utf8_point(ct_utf8_back(begin, text), &length)))
             begin = ct_utf8_back(begin, text);
         while (token->rstrip && stop < end && ct_unicode_is_space(ct_utf8_point(stop, &length))) stop += length;
         *out_begin = (size_t)(begin - text), *out_end = (size_t)(stop - text);

@@ -1,6 +1,6 @@
-// Merging: words of a few symbols by searching the best pair anew each time, longer ones with a linked list and a heap (n log n,
-// so that a megabyte of one letter is no trap). Both take the lowest rank first and, among equals, the leftmost pair.
-// Leaves out BPE dropout.
+// Merging: words of a few symbols by searching the best pair anew each time, longer ones with a linked list and a
+// heap (n log n, so that a megabyte of one letter is no trap). Both take the lowest rank first and, among equals, the
+// leftmost pair. Leaves out BPE dropout.
 #include "bpe.h"
 #include "utf8.h"
 
@@ -126,8 +126,8 @@ static int has_fallback(const ct_bpe *bpe, const unsigned char *text, size_t siz
 
 // The id of a character that stands at a word's beginning, end or inside; *out_text is what was looked up.
 static int32_t find_character(const ct_bpe *bpe, const ct_vocab *vocab, ct_bpe_scratch *scratch,
-                              const unsigned char *text, size_t size, int first, int last, const unsigned char **out_text,
-                              size_t *out_size) {
+                              const unsigned char *text, size_t size, int first, int last,
+                              const unsigned char **out_text, size_t *out_size) {
     *out_text = text, *out_size = size;
     const char *prefix = !first && bpe->prefix ? bpe->prefix : "", *suffix = last && bpe->suffix ? bpe->suffix : "";
     if (*prefix || *suffix) {
@@ -152,7 +152,8 @@ static size_t symbols_of_characters(const ct_bpe *bpe, const ct_vocab *vocab, ct
         size_t symbol = bpe->rules.symbol_count ? ct_sentencepiece_symbol(&bpe->rules, word + i, size - i) : 0;
         if (symbol) length = symbol;
         const unsigned char *looked;
-        int32_t id = find_character(bpe, vocab, scratch, word + i, length, i == 0, i + length >= size, &looked, &looked_size);
+        int32_t id =
+            find_character(bpe, vocab, scratch, word + i, length, i == 0, i + length >= size, &looked, &looked_size);
         i += length;
         if (id >= 0) {
             if (unknown) scratch->ids[count++] = bpe->unk_id;
@@ -198,7 +199,8 @@ static size_t merge_short(const ct_bpe *bpe, ct_bpe_scratch *scratch, size_t cou
 static void heap_push(ct_bpe_scratch *scratch, heap_entry entry) {
     CT_GROW(scratch->heap, scratch->heap_count, scratch->heap_capacity);
     size_t i = scratch->heap_count++;
-    for (; i > 0 && scratch->heap[(i - 1) / 2].key > entry.key; i = (i - 1) / 2) scratch->heap[i] = scratch->heap[(i - 1) / 2];
+    for (; i > 0 && scratch->heap[(i - 1) / 2].key > entry.key; i = (i - 1) / 2)
+        scratch->heap[i] = scratch->heap[(i - 1) / 2];
     scratch->heap[i] = entry;
 }
 
@@ -252,7 +254,8 @@ static int32_t find_word(const ct_bpe *bpe, const ct_vocab *vocab, ct_bpe_scratc
     if (!bpe->byte_level) return ct_vocab_find(vocab, word, size);
     unsigned char *mapped = (unsigned char *)reserve_text(scratch, 2 * size);
     size_t length = 0;
-    for (size_t i = 0; i < size; i++) length += (size_t)ct_utf8_put((uint32_t)ct_byte_to_point(word[i]), mapped + length);
+    for (size_t i = 0; i < size; i++)
+        length += (size_t)ct_utf8_put((uint32_t)ct_byte_to_point(word[i]), mapped + length);
     return ct_vocab_find(vocab, mapped, length);
 }
 
@@ -260,7 +263,8 @@ static int32_t find_word(const ct_bpe *bpe, const ct_vocab *vocab, ct_bpe_scratc
 static void add_hidden(const ct_bpe *bpe, const ct_vocab *vocab, int32_t id, ct_ids *out, size_t first) {
     const ct_token *token = &vocab->tokens[id];
     if (has_fallback(bpe, (const unsigned char *)token->text, token->length)) {
-        for (uint32_t i = 0; i < token->length; i++) ct_ids_add(out, bpe->fallback_ids[(unsigned char)token->text[i]]);
+        for (uint32_t i = 0; i < token->length; i++)
+            ct_ids_add(out, bpe->fallback_ids[(unsigned char)token->text[i]]);
     } else if (bpe->unk_id >= 0 && !(out->count > first && out->ids[out->count - 1] == bpe->unk_id)) {
         ct_ids_add(out, bpe->unk_id);
     }

@@ -16,7 +16,8 @@ typedef struct {
     uint32_t mask;
     int count;
 } ct_pairs;
-void ct_pairs_put(ct_pairs *pairs, uint32_t left, uint32_t right, uint32_t rank, int32_t id); // the last one put counts
+void ct_pairs_put(ct_pairs *pairs, uint32_t left, uint32_t right, uint32_t rank,
+                  int32_t id); // the last one put counts
 void ct_pairs_deinit(ct_pairs *pairs);
 
 static inline const ct_pair *ct_pairs_find(const ct_pairs *pairs, uint32_t left, uint32_t right) {
@@ -30,17 +31,17 @@ static inline const ct_pair *ct_pairs_find(const ct_pairs *pairs, uint32_t left,
 
 typedef struct {
     ct_pairs pairs;
-    int byte_level;          // symbols are bytes (byte_ids); else they are characters, looked up in the vocabulary
-    int whole_words;         // a word that is a token is that token, whatever the merges say
-    int32_t byte_ids[256];   // -1: the byte is not in the vocabulary
+    int byte_level;            // symbols are bytes (byte_ids); else they are characters, looked up in the vocabulary
+    int whole_words;           // a word that is a token is that token, whatever the merges say
+    int32_t byte_ids[256];     // -1: the byte is not in the vocabulary
     int32_t fallback_ids[256]; // <0x00>…<0xFF>, all -1 without byte fallback
     int byte_fallback;
-    int32_t unk_id;          // -1: what is unknown vanishes
+    int32_t unk_id; // -1: what is unknown vanishes
     int fuse_unk;
-    int fuse_at_end;         // SentencePiece: unknown symbols fuse in the result, not before merging
-    const char *prefix, *suffix; // put before every character but the first, behind the last; "" or NULL: none
+    int fuse_at_end;              // SentencePiece: unknown symbols fuse in the result, not before merging
+    const char *prefix, *suffix;  // put before every character but the first, behind the last; "" or NULL: none
     ct_sentencepiece_rules rules; // SentencePiece: its user-defined symbols
-    int32_t hidden_from;     // ids from here on are symbols that only occur inside tokens: they end as bytes or unk
+    int32_t hidden_from; // ids from here on are symbols that only occur inside tokens: they end as bytes or unk
 } ct_bpe;
 
 // Scratch space of a thread. Zero-initialise.
@@ -60,6 +61,7 @@ void ct_bpe_scratch_deinit(ct_bpe_scratch *scratch);
 void ct_bpe_encode_word(const ct_bpe *bpe, const ct_vocab *vocab, ct_bpe_scratch *scratch, const unsigned char *word,
                         size_t size, ct_ids *out);
 
-// The byte-level alphabet of GPT-2: the character that stands for a byte (as a code point below 0x180), and back (-1: none).
+// The byte-level alphabet of GPT-2: the character that stands for a byte (as a code point below 0x180), and back (-1:
+// none).
 int ct_byte_to_point(int byte);
 int ct_byte_from_point(uint32_t point);

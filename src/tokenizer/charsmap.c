@@ -1,6 +1,6 @@
-// The map's trie is a Darts-clone double array: a unit holds an offset to its children, a label and whether a value follows.
-// After SentencePiece's normalizer.cc: the longest key that begins the text is replaced, else one character is copied; then spaces
-// are tidied as the model says.
+// The map's trie is a Darts-clone double array: a unit holds an offset to its children, a label and whether a value
+// follows. After SentencePiece's normalizer.cc: the longest key that begins the text is replaced, else one character
+// is copied; then spaces are tidied as the model says.
 #include "charsmap.h"
 
 #include <string.h>
@@ -50,7 +50,8 @@ size_t ct_charsmap_find(const ct_charsmap *map, const unsigned char *text, size_
 
 // ---- tokenizer.json ------------------------------------------------------------------------------
 
-static void apply_to_part(const ct_charsmap *map, const unsigned char *text, size_t size, int by_character, ct_buffer *out) {
+static void apply_to_part(const ct_charsmap *map, const unsigned char *text, size_t size, int by_character,
+                          ct_buffer *out) {
     const char *replacement;
     if (ct_charsmap_find(map, text, size, 1, &replacement)) {
         ct_buffer_add(out, replacement, strlen(replacement));
@@ -72,8 +73,9 @@ void ct_charsmap_apply(const ct_charsmap *map, const ct_buffer *text, ct_buffer 
         int length, next_length;
         uint32_t point = ct_utf8_point(bytes + i, &length);
         i += (size_t)length;
-        if (i < text->size && !utf8proc_grapheme_break_stateful((utf8proc_int32_t)point,
-                                                                (utf8proc_int32_t)ct_utf8_point(bytes + i, &next_length), &state))
+        if (i < text->size &&
+            !utf8proc_grapheme_break_stateful((utf8proc_int32_t)point,
+                                              (utf8proc_int32_t)ct_utf8_point(bytes + i, &next_length), &state))
             continue;
         if (i - begin < 6)
             apply_to_part(map, bytes + begin, i - begin, 1, out);
@@ -98,8 +100,8 @@ size_t ct_sentencepiece_symbol(const ct_sentencepiece_rules *rules, const unsign
 }
 
 // What the next characters become: how many were read, and the replacement.
-static size_t next_part(const ct_charsmap *map, const ct_sentencepiece_rules *rules, const unsigned char *text, size_t size,
-                        const char **out_text, size_t *out_size) {
+static size_t next_part(const ct_charsmap *map, const ct_sentencepiece_rules *rules, const unsigned char *text,
+                        size_t size, const char **out_text, size_t *out_size) {
     *out_text = (const char *)text;
     *out_size = rules->symbol_count ? ct_sentencepiece_symbol(rules, text, size) : 0;
     if (*out_size) return *out_size;
@@ -133,7 +135,8 @@ void ct_sentencepiece_normalize(const ct_charsmap *map, const ct_sentencepiece_r
     const char *part;
     size_t size, read;
     if (rules->remove_extra_whitespaces) // in front
-        while (p < end && (read = next_part(map, rules, p, (size_t)(end - p), &part, &size)) && size == 1 && part[0] == ' ')
+        while (p < end && (read = next_part(map, rules, p, (size_t)(end - p), &part, &size)) && size == 1 &&
+               part[0] == ' ')
             p += read;
     if (p >= end) return;
     if (rules->add_dummy_prefix && !rules->treat_whitespace_as_suffix) add_space(rules, out);

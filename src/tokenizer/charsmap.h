@@ -12,7 +12,8 @@ typedef struct {
 // Reads a map's header; the bytes are borrowed. 1 where it is well formed (an empty one is).
 int ct_charsmap_parse(const void *bytes, size_t size, ct_charsmap *out_map);
 
-// Looks up the longest key (shortest where `shortest`) that begins text[0, size): its length, 0 where there is none, and what stands for it.
+// Looks up the longest key (shortest where `shortest`) that begins text[0, size): its length, 0 where there is none,
+// and what stands for it.
 size_t ct_charsmap_find(const ct_charsmap *map, const unsigned char *text, size_t size, int shortest,
                         const char **out_replacement);
 

@@ -34,8 +34,8 @@ typedef struct {
     // Behind "Fuse": leading characters `strip_text` that the whole text loses, at most strip_start.
     int fused, strip_start;
     const char *strip_text;
-    int spaced;         // no decoder at all: tokens are joined with spaces
-    int drop_specials;  // SentencePiece and llama2.c: control tokens decode to nothing
+    int spaced;           // no decoder at all: tokens are joined with spaces
+    int drop_specials;    // SentencePiece and llama2.c: control tokens decode to nothing
     const char *unk_text; // SentencePiece: what <unk> decodes to
 } ct_decoder;
 
@@ -50,8 +50,8 @@ struct ct_tokenizer {
     ct_model_kind model;
     ct_bpe bpe;
     ct_unigram unigram;
-    // Words of character BPE may be cut further, so that they are short and met again: before U+2581 where no token holds it behind
-    // another character (mark), and between two bytes that follow each other in no token (together).
+    // Words of character BPE may be cut further, so that they are short and met again: before U+2581 where no token
+    // holds it behind another character (mark), and between two bytes that follow each other in no token (together).
     const char *mark;
     unsigned char *together; // NULL: not known; else bit (first << 8 | second)
     ct_decoder decoder;
@@ -70,12 +70,14 @@ ct_status ct_load_llama2c(ct_tokenizer *tokenizer, const char *path);
 ct_status ct_load_config(ct_tokenizer *tokenizer, const char *folder);
 
 // Makes the byte-level pre-tokeniser, decoder and byte ids of a GPT-2-like tokenizer out of one pattern.
-ct_status ct_tokenizer_use_pattern(ct_tokenizer *tokenizer, const char *pattern, size_t length, ct_pattern_flavour flavour);
+ct_status ct_tokenizer_use_pattern(ct_tokenizer *tokenizer, const char *pattern, size_t length,
+                                   ct_pattern_flavour flavour);
 // Appends a step that cuts at a regular expression, isolated: by a scanner where one is known.
-ct_status ct_splitter_add_pattern(ct_splitter *splitter, const char *pattern, size_t length, ct_pattern_flavour flavour,
-                                  const uint8_t *classes);
-// Fills the pair table from the tokens themselves, ranks by id. barred (by id, may be NULL): tokens that never come from merging. hide:
-// characters that are no token of their own become hidden symbols, so that tokens can still be built over them.
+ct_status ct_splitter_add_pattern(ct_splitter *splitter, const char *pattern, size_t length,
+                                  ct_pattern_flavour flavour, const uint8_t *classes);
+// Fills the pair table from the tokens themselves, ranks by id. barred (by id, may be NULL): tokens that never come
+// from merging. hide: characters that are no token of their own become hidden symbols, so that tokens can still be
+// built over them.
 void ct_bpe_pairs_from_tokens(ct_tokenizer *tokenizer, const uint32_t *ranks, const unsigned char *barred, int hide);
 // Ranks (0 first) of scores, highest first, equal ones sharing a rank. Heap-allocated.
 uint32_t *ct_ranks_of_scores(const double *scores, int count);

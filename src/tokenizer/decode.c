@@ -1,6 +1,6 @@
-// Decoding. A token's bytes depend on nothing but the token and whether it is the first; what a decoder does to the whole text is
-// limited to its beginning. So ids can be decoded as they come. Bytes are exact: where Hugging Face would put U+FFFD for byte tokens that
-// form no UTF-8, the bytes themselves come out.
+// Decoding. A token's bytes depend on nothing but the token and whether it is the first; what a decoder does to the
+// whole text is limited to its beginning. So ids can be decoded as they come. Bytes are exact: where Hugging Face
+// would put U+FFFD for byte tokens that form no UTF-8, the bytes themselves come out.
 #include "core.h"
 
 #include <stdlib.h>
@@ -44,7 +44,12 @@ static void byte_level(const ct_buffer *in, ct_buffer *out) {
     }
 }
 
-static int hex_digit(int c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+static int hex_digit(int c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
 
 static void byte_fallback(const ct_buffer *in, ct_buffer *out) {
     const unsigned char *p = in->bytes;
@@ -56,7 +61,8 @@ static void byte_fallback(const ct_buffer *in, ct_buffer *out) {
     }
 }
 
-static void replace(const ct_decode_step *step, const char *content, size_t content_length, const ct_buffer *in, ct_buffer *out) {
+static void replace(const ct_decode_step *step, const char *content, size_t content_length, const ct_buffer *in,
+                    ct_buffer *out) {
     const unsigned char *p = in->bytes, *end = p + in->size, *hit;
     while (step->text_length && (hit = memmem(p, (size_t)(end - p), step->text, step->text_length))) {
         ct_buffer_add(out, p, (size_t)(hit - p));
@@ -69,9 +75,12 @@ static void replace(const ct_decode_step *step, const char *content, size_t cont
 static void strip(const ct_decode_step *step, const ct_buffer *in, ct_buffer *out) {
     const unsigned char *begin = in->bytes, *end = begin + in->size;
     size_t length = step->text_length;
-    for (int i = 0; i < step->start && (size_t)(end - begin) >= length && length && !memcmp(begin, step->text, length); i++)
+    for (int i = 0;
+         i < step->start && (size_t)(end - begin) >= length && length && !memcmp(begin, step->text, length); i++)
         begin += length;
-    for (int i = 0; i < step->stop && (size_t)(end - begin) >= length && length && !memcmp(end - length, step->text, length); i++)
+    for (int i = 0;
+         i < step->stop && (size_t)(end - begin) >= length && length && !memcmp(end - length, step->text, length);
+         i++)
         end -= length;
     ct_buffer_add(out, begin, (size_t)(end - begin));
 }
@@ -88,19 +97,32 @@ static void end_words(const ct_decode_step *step, ct_decode_stream *stream, cons
 static void run_step(const ct_decode_step *step, ct_decode_stream *stream, const ct_buffer *in, ct_buffer *out) {
     int is_first = !stream->started;
     switch (step->kind) {
-    case CT_DECODE_BYTE_LEVEL: byte_level(in, out); break;
-    case CT_DECODE_BYTE_FALLBACK: byte_fallback(in, out); break;
-    case CT_DECODE_REPLACE: replace(step, step->content, step->content_length, in, out); break;
-    case CT_DECODE_METASPACE: replace(step, step->content, is_first && step->start ? 0 : step->content_length, in, out); break;
-    case CT_DECODE_SUFFIX: end_words(step, stream, in, out); break;
-    case CT_DECODE_STRIP: strip(step, in, out); break;
+    case CT_DECODE_BYTE_LEVEL:
+        byte_level(in, out);
+        break;
+    case CT_DECODE_BYTE_FALLBACK:
+        byte_fallback(in, out);
+        break;
+    case CT_DECODE_REPLACE:
+        replace(step, step->content, step->content_length, in, out);
+        break;
+    case CT_DECODE_METASPACE:
+        replace(step, step->content, is_first && step->start ? 0 : step->content_length, in, out);
+        break;
+    case CT_DECODE_SUFFIX:
+        end_words(step, stream, in, out);
+        break;
+    case CT_DECODE_STRIP:
+        strip(step, in, out);
+        break;
     }
 }
 
 // ---- streams -------------------------------------------------------------------------------------
 
 // Passes bytes on, all but the beginning of a UTF-8 character whose rest has not come.
-static void pass_on(ct_decode_stream *stream, const unsigned char *bytes, size_t size, ct_decode_sink *sink, void *context) {
+static void pass_on(ct_decode_stream *stream, const unsigned char *bytes, size_t size, ct_decode_sink *sink,
+                    void *context) {
     ct_buffer joined = {0};
     ct_buffer_add(&joined, stream->held, (size_t)stream->pending);
     ct_buffer_add(&joined, bytes, size);
@@ -120,7 +142,8 @@ static void pass_on(ct_decode_stream *stream, const unsigned char *bytes, size_t
 }
 
 // Runs a token's text through the steps.
-static void decode_token(ct_decode_stream *stream, const char *text, size_t length, ct_buffer *out, ct_buffer *scratch) {
+static void decode_token(ct_decode_stream *stream, const char *text, size_t length, ct_buffer *out,
+                         ct_buffer *scratch) {
     const ct_decoder *decoder = &stream->tokenizer->decoder;
     out->size = 0;
     ct_buffer_add(out, text, length);
@@ -144,13 +167,14 @@ void ct_decode_stream_push(ct_decode_stream *stream, int id, ct_decode_sink *sin
         pass_on(stream, (const unsigned char *)decoder->unk_text, strlen(decoder->unk_text), sink, context);
         return;
     }
-    if (stream->owed || (decoder->spaced && stream->started)) pass_on(stream, (const unsigned char *)" ", 1, sink, context);
+    if (stream->owed || (decoder->spaced && stream->started))
+        pass_on(stream, (const unsigned char *)" ", 1, sink, context);
     stream->owed = 0;
     ct_buffer out = {0}, scratch = {0};
     decode_token(stream, text, length, &out, &scratch);
     size_t begin = 0, strip_size = decoder->strip_text ? strlen(decoder->strip_text) : 0;
-    while (stream->stripped >= 0 && stream->stripped < decoder->strip_start && strip_size && out.size - begin >= strip_size &&
-           !memcmp(out.bytes + begin, decoder->strip_text, strip_size))
+    while (stream->stripped >= 0 && stream->stripped < decoder->strip_start && strip_size &&
+           out.size - begin >= strip_size && !memcmp(out.bytes + begin, decoder->strip_text, strip_size))
         begin += strip_size, stream->stripped++;
     if (out.size > begin) stream->stripped = -1;
     stream->started = 1;

@@ -1,5 +1,5 @@
-// Encoding: make the text UTF-8, take out added tokens, normalise, take out normalised added tokens, cut into words, and encode each
-// word, by the cache where it was met before. All scratch lies in the context.
+// Encoding: make the text UTF-8, take out added tokens, normalise, take out normalised added tokens, cut into words,
+// and encode each word, by the cache where it was met before. All scratch lies in the context.
 #include "cache.h"
 #include "core.h"
 
@@ -8,8 +8,8 @@
 
 struct ct_tokenizer_context {
     const ct_tokenizer *tokenizer;
-    ct_buffer text;             // the whole text as UTF-8
-    ct_buffer piece, other;     // a piece of it, normalised
+    ct_buffer text;         // the whole text as UTF-8
+    ct_buffer piece, other; // a piece of it, normalised
     ct_split_work split;
     ct_bpe_scratch bpe;
     ct_unigram_scratch unigram;
@@ -22,7 +22,8 @@ ct_tokenizer_context *ct_tokenizer_context_create(const ct_tokenizer *tokenizer)
     context->tokenizer = tokenizer;
     context->cache.entries = ct_calloc(2 * (size_t)CT_CACHE_SETS, sizeof(ct_cache_entry));
     for (int i = 0; i < tokenizer->normalizer.count; i++)
-        if (tokenizer->normalizer.steps[i].pattern && !context->pattern) context->pattern = ct_pattern_scratch_create();
+        if (tokenizer->normalizer.steps[i].pattern && !context->pattern)
+            context->pattern = ct_pattern_scratch_create();
     return context;
 }
 
@@ -130,16 +131,18 @@ static ct_status encode_piece(ct_tokenizer_context *context, int at_start, ct_id
     return CT_OK;
 }
 
-static ct_status encode_part(ct_tokenizer_context *context, const unsigned char *text, size_t size, int at_start, ct_ids *out) {
+static ct_status encode_part(ct_tokenizer_context *context, const unsigned char *text, size_t size, int at_start,
+                             ct_ids *out) {
     if (!size) return CT_OK;
     context->split.text.size = 0;
     ct_buffer_add(&context->split.text, text, size);
     return encode_piece(context, at_start, out);
 }
 
-// Encodes a piece that is free of raw added tokens: normalises it and takes out those that are looked for behind that.
-static ct_status encode_normalized(ct_tokenizer_context *context, const unsigned char *text, size_t size, int at_start,
-                                   int skip_special, ct_ids *out) {
+// Encodes a piece that is free of raw added tokens: normalises it and takes out those that are looked for behind
+// that.
+static ct_status encode_normalized(ct_tokenizer_context *context, const unsigned char *text, size_t size,
+                                   int at_start, int skip_special, ct_ids *out) {
     const ct_tokenizer *tokenizer = context->tokenizer;
     const ct_added_set *set = &tokenizer->added.normalized;
     if (!size) return CT_OK;
@@ -147,11 +150,13 @@ static ct_status encode_normalized(ct_tokenizer_context *context, const unsigned
     context->piece.size = 0;
     ct_buffer_add(&context->piece, text, size);
     memset(context->piece.bytes + size, 0, CT_BUFFER_SLACK);
-    CT_TRY(ct_normalizer_run(&tokenizer->normalizer, tokenizer->classes, context->pattern, &context->piece, &context->other));
+    CT_TRY(ct_normalizer_run(&tokenizer->normalizer, tokenizer->classes, context->pattern, &context->piece,
+                             &context->other));
     const ct_buffer *piece = &context->piece;
     size_t done = 0, begin, end;
     const ct_added_token *token;
-    while (set->count && (token = ct_added_next(set, tokenizer->classes, piece->bytes, piece->size, done, done, skip_special, &begin, &end))) {
+    while (set->count && (token = ct_added_next(set, tokenizer->classes, piece->bytes, piece->size, done, done,
+                                                skip_special, &begin, &end))) {
         CT_TRY(encode_part(context, piece->bytes + done, begin - done, at_start && !done, out));
         ct_ids_add(out, token->id);
         done = end;
@@ -165,7 +170,8 @@ static ct_status encode_text(ct_tokenizer_context *context, int skip_special, ct
     const ct_buffer *text = &context->text;
     size_t done = 0, begin, end;
     const ct_added_token *token;
-    while (set->count && (token = ct_added_next(set, tokenizer->classes, text->bytes, text->size, done, done, skip_special, &begin, &end))) {
+    while (set->count && (token = ct_added_next(set, tokenizer->classes, text->bytes, text->size, done, done,
+                                                skip_special, &begin, &end))) {
         CT_TRY(encode_normalized(context, text->bytes + done, begin - done, !done, skip_special, out));
         ct_ids_add(out, token->id);
         done = end;
@@ -177,13 +183,16 @@ ct_status ct_tokenizer_encode(ct_tokenizer_context *context, const void *text, s
                               ct_ids *out_ids) {
     const ct_tokenizer *tokenizer = context->tokenizer;
     const ct_tokenizer_info *info = &tokenizer->info;
-    CT_CHECK(size < (size_t)INT32_MAX / 3, CT_INVALID, "a text of %zu bytes: at most %d can be encoded at once", size, INT32_MAX / 3);
+    CT_CHECK(size < (size_t)INT32_MAX / 3, CT_INVALID, "a text of %zu bytes: at most %d can be encoded at once", size,
+             INT32_MAX / 3);
     int use_template = !options.no_template;
-    if (options.add_bos && info->bos_id >= 0 && !(use_template && info->template_bos)) ct_ids_add(out_ids, info->bos_id);
+    if (options.add_bos && info->bos_id >= 0 && !(use_template && info->template_bos))
+        ct_ids_add(out_ids, info->bos_id);
     for (int i = 0; use_template && i < tokenizer->before_count; i++) ct_ids_add(out_ids, tokenizer->before[i]);
     ct_utf8_sanitise(text, size, &context->text);
     CT_TRY(encode_text(context, options.plain_specials, out_ids));
     for (int i = 0; use_template && i < tokenizer->after_count; i++) ct_ids_add(out_ids, tokenizer->after[i]);
-    if (options.add_eos && info->eos_id >= 0 && !(use_template && info->template_eos)) ct_ids_add(out_ids, info->eos_id);
+    if (options.add_eos && info->eos_id >= 0 && !(use_template && info->template_eos))
+        ct_ids_add(out_ids, info->eos_id);
     return CT_OK;
 }

@@ -1,4 +1,5 @@
-// cJSON with errors that say where. Its texts end at a NUL, yet vocabularies do hold that character: it travels as U+FFFF.
+// cJSON with errors that say where. Its texts end at a NUL, yet vocabularies do hold that character: it travels as
+// U+FFFF.
 #include "json.h"
 #include "base/file.h"
 

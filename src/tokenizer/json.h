@@ -3,8 +3,9 @@
 #include "base/status.h"
 #include <cjson/cJSON.h>
 
-// Reads and parses a file. Caller deletes. As cJSON's texts end at a NUL, \u0000 in the file is read as U+FFFF; *out_nuls (may be
-// NULL) says whether there was one, and ct_json_restore_nuls turns them back: in place, returning the new length.
+// Reads and parses a file. Caller deletes. As cJSON's texts end at a NUL, \u0000 in the file is read as U+FFFF;
+// *out_nuls (may be NULL) says whether there was one, and ct_json_restore_nuls turns them back: in place, returning
+// the new length.
 ct_status ct_json_read(const char *path, cJSON **out_json, int *out_nuls);
 size_t ct_json_restore_nuls(char *text, int nuls);
 // A field that is there and not null, or NULL.

@@ -1,5 +1,6 @@
-// Hugging Face's tokenizer.json: the vocabulary, the merges and the added tokens here; the pipeline around them in load_json_parts.c.
-// Models: BPE and Unigram. Leaves out WordPiece and WordLevel, BPE dropout, truncation and padding.
+// Hugging Face's tokenizer.json: the vocabulary, the merges and the added tokens here; the pipeline around them in
+// load_json_parts.c. Models: BPE and Unigram. Leaves out WordPiece and WordLevel, BPE dropout, truncation and
+// padding.
 #include "core.h"
 #include "json.h"
 #include "load_json.h"
@@ -28,14 +29,15 @@ static ct_status find_part(const ct_vocab *vocab, const char *text, size_t lengt
     return CT_OK;
 }
 
-ct_status ct_load_merge(ct_tokenizer *tokenizer, const char *left, size_t left_length, const char *right, size_t right_length,
-                        int rank) {
+ct_status ct_load_merge(ct_tokenizer *tokenizer, const char *left, size_t left_length, const char *right,
+                        size_t right_length, int rank) {
     int left_id, right_id, id;
     ct_vocab *vocab = &tokenizer->vocab;
     CT_TRY(find_part(vocab, left, left_length, rank, &left_id));
     CT_TRY(find_part(vocab, right, right_length, rank, &right_id));
     size_t prefix = tokenizer->bpe.prefix ? strlen(tokenizer->bpe.prefix) : 0;
-    CT_CHECK(prefix <= right_length, CT_INVALID, "merge %d joins to a token shorter than the continuing prefix", rank);
+    CT_CHECK(prefix <= right_length, CT_INVALID, "merge %d joins to a token shorter than the continuing prefix",
+             rank);
     char *joined = ct_malloc(left_length + right_length);
     memcpy(joined, left, left_length);
     memcpy(joined + left_length, right + prefix, right_length - prefix);
@@ -72,7 +74,8 @@ static ct_status affix(ct_tokenizer *tokenizer, const cJSON *model, const char *
 static ct_status load_bpe(ct_tokenizer *tokenizer, const cJSON *model, int nuls) {
     ct_bpe *bpe = &tokenizer->bpe;
     const cJSON *dropout = ct_json_field(model, "dropout");
-    CT_CHECK(!dropout || (cJSON_IsNumber(dropout) && dropout->valuedouble == 0), CT_UNSUPPORTED, "BPE dropout is not supported");
+    CT_CHECK(!dropout || (cJSON_IsNumber(dropout) && dropout->valuedouble == 0), CT_UNSUPPORTED,
+             "BPE dropout is not supported");
     CT_TRY(affix(tokenizer, model, "continuing_subword_prefix", &bpe->prefix));
     CT_TRY(affix(tokenizer, model, "end_of_word_suffix", &bpe->suffix));
     CT_TRY(ct_json_flag(model, "fuse_unk", 0, &bpe->fuse_unk));
@@ -103,7 +106,8 @@ static ct_status load_unigram(ct_tokenizer *tokenizer, const cJSON *model, int n
     double lowest = 0;
     for (cJSON *item = vocab->child; item; item = item->next, id++) {
         const cJSON *text = cJSON_IsArray(item) ? item->child : NULL, *score = text ? text->next : NULL;
-        CT_CHECK(score && cJSON_IsString(text) && cJSON_IsNumber(score), CT_INVALID, "piece %d is no text with a score", id);
+        CT_CHECK(score && cJSON_IsString(text) && cJSON_IsNumber(score), CT_INVALID,
+                 "piece %d is no text with a score", id);
         size_t length = ct_json_restore_nuls(text->valuestring, nuls);
         CT_TRY(ct_vocab_add(&tokenizer->vocab, &tokenizer->arena, text->valuestring, length, id));
         unigram->scores[id] = score->valuedouble;
@@ -114,7 +118,8 @@ static ct_status load_unigram(ct_tokenizer *tokenizer, const cJSON *model, int n
     CT_TRY(ct_json_flag(model, "byte_fallback", 0, &unigram->byte_fallback));
     int unk;
     CT_TRY(ct_json_count(model, "unk_id", 1 << 29, &unk));
-    CT_CHECK(unk < count || unk == 1 << 29, CT_INVALID, "\"unk_id\" %d is beyond the vocabulary's %d pieces", unk, count);
+    CT_CHECK(unk < count || unk == 1 << 29, CT_INVALID, "\"unk_id\" %d is beyond the vocabulary's %d pieces", unk,
+             count);
     unigram->unk_id = unk < count ? unk : -1;
     tokenizer->model = CT_MODEL_UNIGRAM;
     ct_unigram_index(unigram, &tokenizer->vocab);
@@ -127,7 +132,10 @@ static ct_status load_model(ct_tokenizer *tokenizer, const cJSON *model, int nul
     CT_CHECK(cJSON_IsObject(model), CT_INVALID, "there is no \"model\"");
     const char *type;
     CT_TRY(ct_json_text(model, "type", &type));
-    if (!type) type = ct_json_field(model, "merges") ? "BPE" : cJSON_IsArray(ct_json_field(model, "vocab")) ? "Unigram" : "?";
+    if (!type)
+        type = ct_json_field(model, "merges")                 ? "BPE"
+               : cJSON_IsArray(ct_json_field(model, "vocab")) ? "Unigram"
+                                                              : "?";
     if (!strcmp(type, "BPE")) return load_bpe(tokenizer, model, nuls);
     if (!strcmp(type, "Unigram")) return load_unigram(tokenizer, model, nuls);
     CT_FAIL(CT_UNSUPPORTED, "the model '%.40s' is not supported (BPE and Unigram are)", type);
@@ -147,8 +155,12 @@ static ct_status load_added(ct_tokenizer *tokenizer, const cJSON *list, int nuls
         CT_TRY(ct_json_flag(item, "rstrip", 0, &rstrip));
         CT_TRY(ct_json_flag(item, "normalized", !special, &normalized));
         size_t length = ct_json_restore_nuls((char *)content, nuls);
-        ct_added_token token = {.text = content, .length = (uint32_t)length, .special = (uint8_t)special,
-                                .single_word = (uint8_t)single_word, .lstrip = (uint8_t)lstrip, .rstrip = (uint8_t)rstrip,
+        ct_added_token token = {.text = content,
+                                .length = (uint32_t)length,
+                                .special = (uint8_t)special,
+                                .single_word = (uint8_t)single_word,
+                                .lstrip = (uint8_t)lstrip,
+                                .rstrip = (uint8_t)rstrip,
                                 .normalized = (uint8_t)normalized};
         CT_TRY(ct_added_add(&tokenizer->added, &tokenizer->vocab, &tokenizer->arena, token));
     }

@@ -9,5 +9,5 @@ ct_status ct_load_decoder(ct_tokenizer *tokenizer, const cJSON *json);
 ct_status ct_load_template(ct_tokenizer *tokenizer, const cJSON *json);
 
 // Adds a merge of two tokens of the vocabulary; rank is its place in the list.
-ct_status ct_load_merge(ct_tokenizer *tokenizer, const char *left, size_t left_length, const char *right, size_t right_length,
-                        int rank);
+ct_status ct_load_merge(ct_tokenizer *tokenizer, const char *left, size_t left_length, const char *right,
+                        size_t right_length, int rank);

@@ -1,5 +1,5 @@
-// tokenizer.json's normalizer, pre_tokenizer, decoder and post_processor: each a tree of typed objects ("Sequence" nests), which
-// becomes a flat list of steps. A type that is not known here is an error that names it.
+// tokenizer.json's normalizer, pre_tokenizer, decoder and post_processor: each a tree of typed objects ("Sequence"
+// nests), which becomes a flat list of steps. A type that is not known here is an error that names it.
 #include "load_json.h"
 #include "load_base64.h"
 
@@ -33,7 +33,8 @@ static ct_status text_field(ct_tokenizer *tokenizer, const cJSON *json, const ch
 }
 
 // {"String": …} or {"Regex": …}
-static ct_status pattern_field(ct_tokenizer *tokenizer, const cJSON *json, const char **out_string, const char **out_regex) {
+static ct_status pattern_field(ct_tokenizer *tokenizer, const cJSON *json, const char **out_string,
+                               const char **out_regex) {
     const cJSON *pattern = ct_json_field(json, "pattern");
     *out_string = *out_regex = NULL;
     if (cJSON_IsString(pattern)) {
@@ -76,7 +77,8 @@ static ct_status load_precompiled(ct_tokenizer *tokenizer, const cJSON *json) {
     CT_TRY(ct_json_text(json, "precompiled_charsmap", &text));
     size_t size;
     unsigned char *bytes = text ? ct_arena_alloc(&tokenizer->arena, strlen(text) + 4) : NULL;
-    CT_CHECK(!text || ct_base64_decode(text, strlen(text), bytes, &size), CT_INVALID, "precompiled_charsmap is not base64");
+    CT_CHECK(!text || ct_base64_decode(text, strlen(text), bytes, &size), CT_INVALID,
+             "precompiled_charsmap is not base64");
     ct_charsmap map = {0};
     CT_CHECK(!text || ct_charsmap_parse(bytes, size, &map), CT_CORRUPT, "precompiled_charsmap is malformed");
     new_norm(tokenizer, CT_NORM_CHARSMAP)->charsmap = map;
@@ -96,8 +98,13 @@ ct_status ct_load_normalizer(ct_tokenizer *tokenizer, const cJSON *json) {
     static const struct {
         const char *type;
         ct_norm_kind kind;
-    } plain[] = {{"NFC", CT_NORM_NFC}, {"NFD", CT_NORM_NFD}, {"NFKC", CT_NORM_NFKC}, {"NFKD", CT_NORM_NFKD},
-                 {"Lowercase", CT_NORM_LOWERCASE}, {"StripAccents", CT_NORM_STRIP_ACCENTS}, {"Nmt", CT_NORM_NMT},
+    } plain[] = {{"NFC", CT_NORM_NFC},
+                 {"NFD", CT_NORM_NFD},
+                 {"NFKC", CT_NORM_NFKC},
+                 {"NFKD", CT_NORM_NFKD},
+                 {"Lowercase", CT_NORM_LOWERCASE},
+                 {"StripAccents", CT_NORM_STRIP_ACCENTS},
+                 {"Nmt", CT_NORM_NMT},
                  {"ByteLevel", CT_NORM_BYTES}};
     if (!json) return CT_OK;
     const char *type;
@@ -164,7 +171,8 @@ static ct_status load_byte_level(ct_tokenizer *tokenizer, const cJSON *json) {
     if (prefix) new_split(tokenizer, CT_SPLIT_PREFIX, CT_SPLIT_ISOLATED);
     const char *pattern = ct_pattern_named("gpt2");
     if (regex)
-        CT_TRY(ct_splitter_add_pattern(&tokenizer->splitter, pattern, strlen(pattern), CT_FLAVOUR_ONIG, tokenizer->classes));
+        CT_TRY(ct_splitter_add_pattern(&tokenizer->splitter, pattern, strlen(pattern), CT_FLAVOUR_ONIG,
+                                       tokenizer->classes));
     new_split(tokenizer, CT_SPLIT_BYTES, CT_SPLIT_ISOLATED);
     return CT_OK;
 }
@@ -268,7 +276,8 @@ static ct_status load_decode_strip(ct_tokenizer *tokenizer, const cJSON *json) {
     CT_TRY(ct_json_count(json, "stop", 0, &stop));
     ct_decoder *decoder = &tokenizer->decoder;
     if (decoder->fused) {
-        CT_CHECK(!stop && !decoder->strip_text, CT_UNSUPPORTED, "a decoder's Strip at the end of the whole text is not supported");
+        CT_CHECK(!stop && !decoder->strip_text, CT_UNSUPPORTED,
+                 "a decoder's Strip at the end of the whole text is not supported");
         decoder->strip_text = content, decoder->strip_start = start;
         return CT_OK;
     }
@@ -283,7 +292,8 @@ static ct_status load_decode_replace(ct_tokenizer *tokenizer, const cJSON *json)
     CT_CHECK(!regex, CT_UNSUPPORTED, "a decoder's Replace with a Regex is not supported");
     CT_TRY(text_field(tokenizer, json, "content", NULL, &content));
     ct_decode_step *step = new_decode(tokenizer, CT_DECODE_REPLACE);
-    step->text = string, step->text_length = strlen(string), step->content = content, step->content_length = strlen(content);
+    step->text = string, step->text_length = strlen(string), step->content = content,
+    step->content_length = strlen(content);
     return CT_OK;
 }
 
@@ -354,7 +364,8 @@ static ct_status load_template_processing(ct_tokenizer *tokenizer, const cJSON *
     int behind = 0;
     for (cJSON *part = single->child; part; part = part->next) {
         const cJSON *special = ct_json_field(part, "SpecialToken");
-        CT_CHECK(special || ct_json_field(part, "Sequence"), CT_INVALID, "a template's part is neither token nor text");
+        CT_CHECK(special || ct_json_field(part, "Sequence"), CT_INVALID,
+                 "a template's part is neither token nor text");
         CT_CHECK(special || !behind, CT_UNSUPPORTED, "a template that repeats its text is not supported");
         if (special)
             CT_TRY(template_special(tokenizer, json, special, behind));
@@ -366,8 +377,10 @@ static ct_status load_template_processing(ct_tokenizer *tokenizer, const cJSON *
 
 // ["<s>", 0]
 static ct_status pair_id(const cJSON *json, const char *name, int32_t *out_id) {
-    const cJSON *pair = ct_json_field(json, name), *id = cJSON_IsArray(pair) && pair->child ? pair->child->next : NULL;
-    CT_CHECK(cJSON_IsNumber(id) && id->valuedouble >= 0 && id->valuedouble < 1 << 28, CT_INVALID, "\"%s\" is no token and id", name);
+    const cJSON *pair = ct_json_field(json, name),
+                *id = cJSON_IsArray(pair) && pair->child ? pair->child->next : NULL;
+    CT_CHECK(cJSON_IsNumber(id) && id->valuedouble >= 0 && id->valuedouble < 1 << 28, CT_INVALID,
+             "\"%s\" is no token and id", name);
     *out_id = id->valueint;
     return CT_OK;
 }

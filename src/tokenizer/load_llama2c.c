@@ -1,5 +1,5 @@
-// llama2.c's tokenizer.bin: the longest token's length, then a score, a length and the bytes of each token. Spaces stand for
-// SentencePiece's mark; ids 0 to 2 are unk, BOS and EOS, 3 to 258 the bytes.
+// llama2.c's tokenizer.bin: the longest token's length, then a score, a length and the bytes of each token. Spaces
+// stand for SentencePiece's mark; ids 0 to 2 are unk, BOS and EOS, 3 to 258 the bytes.
 #include "core.h"
 #include "base/file.h"
 
@@ -22,7 +22,8 @@ static ct_status read_tokens(ct_tokenizer *tokenizer, const ct_file_map *map, do
         float score;
         memcpy(&score, &bits, 4);
         at += 8;
-        CT_CHECK(length <= longest && length <= map->size - at, CT_CORRUPT, "token %d at byte %zu claims %u bytes of at most %u", id, at, length, longest);
+        CT_CHECK(length <= longest && length <= map->size - at, CT_CORRUPT,
+                 "token %d at byte %zu claims %u bytes of at most %u", id, at, length, longest);
         CT_CHECK(score == score, CT_CORRUPT, "token %d has a score that is not a number", id);
         CT_GROW(*scores, id, capacity);
         (*scores)[id] = score;
@@ -49,7 +50,13 @@ static ct_status use(ct_tokenizer *tokenizer, const double *scores) {
     tokenizer->normalizer = (ct_normalizer){prefix, 1, 1};
     ct_decode_step *bytes = ct_calloc(1, sizeof *bytes);
     bytes->kind = CT_DECODE_BYTE_FALLBACK;
-    tokenizer->decoder = (ct_decoder){.steps = bytes, .count = 1, .capacity = 1, .fused = 1, .strip_start = 1, .strip_text = " ", .drop_specials = 1};
+    tokenizer->decoder = (ct_decoder){.steps = bytes,
+                                      .count = 1,
+                                      .capacity = 1,
+                                      .fused = 1,
+                                      .strip_start = 1,
+                                      .strip_text = " ",
+                                      .drop_specials = 1};
     ct_tokenizer_info *info = &tokenizer->info;
     info->kind = "llama2.c", info->vocab_size = count;
     info->bos_id = 1, info->eos_id = 2;

@@ -17,7 +17,8 @@ static ct_status load_merges(ct_tokenizer *tokenizer, char *text) {
         if (!*begin || (line == 1 && !strncmp(begin, "#version", 8))) continue;
         size_t length = strcspn(begin, "\r"), left = strcspn(begin, " ");
         CT_CHECK(left > 0 && left + 1 < length, CT_CORRUPT, "line %d is not two tokens parted by a space", line);
-        CT_TRY_AS(ct_load_merge(tokenizer, begin, left, begin + left + 1, length - left - 1, rank++), "line %d", line);
+        CT_TRY_AS(ct_load_merge(tokenizer, begin, left, begin + left + 1, length - left - 1, rank++), "line %d",
+                  line);
     }
     tokenizer->info.merges = rank;
     return CT_OK;
@@ -26,8 +27,8 @@ static ct_status load_merges(ct_tokenizer *tokenizer, char *text) {
 static ct_status load_vocab(ct_tokenizer *tokenizer, const cJSON *json, int nuls) {
     CT_CHECK(cJSON_IsObject(json), CT_INVALID, "the file holds no JSON object");
     for (cJSON *item = json->child; item; item = item->next) {
-        CT_CHECK(cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble == (double)item->valueint, CT_INVALID,
-                 "the token '%.60s' has no id", item->string);
+        CT_CHECK(cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble == (double)item->valueint,
+                 CT_INVALID, "the token '%.60s' has no id", item->string);
         size_t length = ct_json_restore_nuls(item->string, nuls);
         CT_TRY(ct_vocab_add(&tokenizer->vocab, &tokenizer->arena, item->string, length, item->valueint));
     }

@@ -1,5 +1,5 @@
-// tiktoken's rank files: a token in base64 and its rank, which is its id, a line. The file says nothing of the pattern and the special
-// tokens: they are known by the encoding's name.
+// tiktoken's rank files: a token in base64 and its rank, which is its id, a line. The file says nothing of the
+// pattern and the special tokens: they are known by the encoding's name.
 #include "core.h"
 #include "load_base64.h"
 #include "base/file.h"
@@ -17,8 +17,13 @@ static const struct encoding {
     const char *name, *pattern; // pattern: see scan.c
     special specials[6];
 } encodings[] = {
-    {"cl100k_base", "cl100k_base", {{"<|endoftext|>", 100257}, {"<|fim_prefix|>", 100258}, {"<|fim_middle|>", 100259},
-                                    {"<|fim_suffix|>", 100260}, {"<|endofprompt|>", 100276}}},
+    {"cl100k_base",
+     "cl100k_base",
+     {{"<|endoftext|>", 100257},
+      {"<|fim_prefix|>", 100258},
+      {"<|fim_middle|>", 100259},
+      {"<|fim_suffix|>", 100260},
+      {"<|endofprompt|>", 100276}}},
     {"o200k_base", "o200k_base", {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
     {"p50k_base", "p50k_base", {{"<|endoftext|>", 50256}}},
     {"r50k_base", "r50k_base", {{"<|endoftext|>", 50256}}},
@@ -45,17 +50,20 @@ static const struct encoding *find_encoding(const ct_tokenizer *tokenizer, const
 
 // ---- lines ---------------------------------------------------------------------------------------
 
-static ct_status load_line(ct_tokenizer *tokenizer, const char *line, size_t length, unsigned char *bytes, char *mapped) {
+static ct_status load_line(ct_tokenizer *tokenizer, const char *line, size_t length, unsigned char *bytes,
+                           char *mapped) {
     const char *space = memchr(line, ' ', length);
     size_t size, mapped_length = 0;
-    CT_CHECK(space && space > line && ct_base64_decode(line, (size_t)(space - line), bytes, &size) && size, CT_CORRUPT,
-             "not a token in base64");
+    CT_CHECK(space && space > line && ct_base64_decode(line, (size_t)(space - line), bytes, &size) && size,
+             CT_CORRUPT, "not a token in base64");
     long rank = 0;
     const char *digit = space + 1;
-    for (; digit < line + length && *digit >= '0' && *digit <= '9' && rank < 1 << 28; digit++) rank = rank * 10 + (*digit - '0');
+    for (; digit < line + length && *digit >= '0' && *digit <= '9' && rank < 1 << 28; digit++)
+        rank = rank * 10 + (*digit - '0');
     CT_CHECK(digit > space + 1 && digit == line + length, CT_CORRUPT, "no rank behind the token");
     for (size_t i = 0; i < size; i++)
-        mapped_length += (size_t)ct_utf8_put((uint32_t)ct_byte_to_point(bytes[i]), (unsigned char *)mapped + mapped_length);
+        mapped_length +=
+            (size_t)ct_utf8_put((uint32_t)ct_byte_to_point(bytes[i]), (unsigned char *)mapped + mapped_length);
     return ct_vocab_add(&tokenizer->vocab, &tokenizer->arena, mapped, mapped_length, (int)rank);
 }
 
@@ -86,8 +94,11 @@ static ct_status add_special(ct_tokenizer *tokenizer, const char *text, int id) 
 }
 
 static ct_status add_llama3_specials(ct_tokenizer *tokenizer) {
-    static const special names[] = {{"<|begin_of_text|>", 0}, {"<|end_of_text|>", 1}, {"<|start_header_id|>", 6},
-                                    {"<|end_header_id|>", 7}, {"<|eot_id|>", 9}};
+    static const special names[] = {{"<|begin_of_text|>", 0},
+                                    {"<|end_of_text|>", 1},
+                                    {"<|start_header_id|>", 6},
+                                    {"<|end_header_id|>", 7},
+                                    {"<|eot_id|>", 9}};
     int reserved = 0;
     for (int i = 0; i < 256; i++) {
         char text[48];
@@ -116,8 +127,10 @@ static ct_status add_specials(ct_tokenizer *tokenizer, const struct encoding *en
 static ct_status fill(ct_tokenizer *tokenizer, const char *path, const char *given) {
     const struct encoding *encoding = find_encoding(tokenizer, path, given);
     CT_CHECK(encoding || given, CT_INVALID,
-             "%s: the pattern that goes with these %d ranks is not known by the file's name; give one (cl100k_base, o200k_base, "
-             "p50k_base, r50k_base, gpt2, llama3 or a regular expression)", path, tokenizer->vocab.count);
+             "%s: the pattern that goes with these %d ranks is not known by the file's name; give one (cl100k_base, "
+             "o200k_base, "
+             "p50k_base, r50k_base, gpt2, llama3 or a regular expression)",
+             path, tokenizer->vocab.count);
     tokenizer->info.kind = "tiktoken";
     tokenizer->bpe.whole_words = 1;
     uint32_t *ranks = ct_malloc((size_t)(tokenizer->vocab.size + 1) * sizeof *ranks);

@@ -1,5 +1,6 @@
-// SentencePiece's .model: a protocol buffer (sentencepiece_model.proto), of which the pieces, the trainer's model type and fall-back,
-// and the normaliser count. Models: BPE and unigram. Leaves out word and character models, and unused pieces of a BPE.
+// SentencePiece's .model: a protocol buffer (sentencepiece_model.proto), of which the pieces, the trainer's model
+// type and fall-back, and the normaliser count. Models: BPE and unigram. Leaves out word and character models, and
+// unused pieces of a BPE.
 #include "core.h"
 #include "base/file.h"
 
@@ -13,8 +14,8 @@ typedef struct {
 } wire;
 typedef struct {
     uint32_t number;
-    uint64_t value;  // varint and fixed
-    wire bytes;      // length-delimited
+    uint64_t value; // varint and fixed
+    wire bytes;     // length-delimited
 } field;
 
 static int read_varint(wire *w, uint64_t *out) {
@@ -41,15 +42,19 @@ static int next_field(wire *w, field *out) {
     if (!read_varint(w, &tag)) return -1;
     *out = (field){.number = (uint32_t)(tag >> 3)};
     switch (tag & 7) {
-    case 0: return read_varint(w, &out->value) ? 1 : -1;
-    case 1: return read_fixed(w, 8, &out->value) ? 1 : -1;
-    case 5: return read_fixed(w, 4, &out->value) ? 1 : -1;
+    case 0:
+        return read_varint(w, &out->value) ? 1 : -1;
+    case 1:
+        return read_fixed(w, 8, &out->value) ? 1 : -1;
+    case 5:
+        return read_fixed(w, 4, &out->value) ? 1 : -1;
     case 2:
         if (!read_varint(w, &length) || length > (uint64_t)(w->end - w->p)) return -1;
         out->bytes = (wire){w->p, w->p + length};
         w->p += length;
         return 1;
-    default: return -1;
+    default:
+        return -1;
     }
 }
 
@@ -196,8 +201,8 @@ static void use_decoder(model *m) {
     decoder->steps = ct_calloc(2, sizeof *decoder->steps);
     decoder->count = decoder->capacity = 2;
     decoder->steps[0] = (ct_decode_step){.kind = CT_DECODE_BYTE_FALLBACK};
-    decoder->steps[1] = (ct_decode_step){.kind = CT_DECODE_REPLACE, .text = "\xe2\x96\x81", .text_length = 3, .content = " ",
-                                         .content_length = 1};
+    decoder->steps[1] = (ct_decode_step){
+        .kind = CT_DECODE_REPLACE, .text = "\xe2\x96\x81", .text_length = 3, .content = " ", .content_length = 1};
     decoder->fused = 1, decoder->drop_specials = 1;
     decoder->strip_text = " ";
     decoder->strip_start = m->rules.remove_extra_whitespaces ? INT32_MAX : m->rules.add_dummy_prefix;
@@ -261,7 +266,8 @@ static ct_status build(model *m) {
         bytes += m->types[id] == BYTE;
     }
     CT_CHECK(unk >= 0, CT_CORRUPT, "the model has no unknown piece");
-    CT_CHECK(!m->byte_fallback || bytes == 256, CT_CORRUPT, "byte fallback needs 256 byte pieces; the model has %d", bytes);
+    CT_CHECK(!m->byte_fallback || bytes == 256, CT_CORRUPT, "byte fallback needs 256 byte pieces; the model has %d",
+             bytes);
     info->vocab_size = m->count;
     info->bos_id = control_id(m, m->bos ? m->bos : "<s>");
     info->eos_id = control_id(m, m->eos ? m->eos : "</s>");
@@ -271,7 +277,8 @@ static ct_status build(model *m) {
     CT_TRY(use_normalizer(m));
     use_decoder(m);
     if (m->model_type == BPE) return use_bpe(m);
-    CT_CHECK(m->model_type == UNIGRAM, CT_UNSUPPORTED, "the model type %d is not supported (1, unigram, and 2, BPE, are)", m->model_type);
+    CT_CHECK(m->model_type == UNIGRAM, CT_UNSUPPORTED,
+             "the model type %d is not supported (1, unigram, and 2, BPE, are)", m->model_type);
     use_unigram(m, unk);
     return CT_OK;
 }
@@ -279,7 +286,9 @@ static ct_status build(model *m) {
 ct_status ct_load_sentencepiece(ct_tokenizer *tokenizer, const char *path) {
     ct_file_map map;
     CT_TRY(ct_file_map_open(path, &map));
-    model m = {.tokenizer = tokenizer, .start = map.bytes, .model_type = UNIGRAM,
+    model m = {.tokenizer = tokenizer,
+               .start = map.bytes,
+               .model_type = UNIGRAM,
                .rules = {.add_dummy_prefix = 1, .remove_extra_whitespaces = 1, .escape_whitespaces = 1}};
     ct_status status = read_model(&m, (wire){map.bytes, map.bytes + map.size});
     if (!status) status = build(&m);

@@ -1,6 +1,6 @@
-// Normalisers. Unicode's forms come from utf8proc; a quick check lets text pass that is in form C already. The reference follows an
-// older Unicode here: code points that it does not know to compose or reorder are barriers, copied as they are between the
-// parts that are normalised.
+// Normalisers. Unicode's forms come from utf8proc; a quick check lets text pass that is in form C already. The
+// reference follows an older Unicode here: code points that it does not know to compose or reorder are barriers,
+// copied as they are between the parts that are normalised.
 #include "normalize.h"
 #include "bpe.h"
 #include "unicode.h"
@@ -121,7 +121,8 @@ static void nmt(const ct_buffer *text, ct_buffer *out) {
     }
 }
 
-static ct_status replace(const ct_norm_step *step, ct_pattern_scratch *scratch, const ct_buffer *text, ct_buffer *out) {
+static ct_status replace(const ct_norm_step *step, ct_pattern_scratch *scratch, const ct_buffer *text,
+                         ct_buffer *out) {
     size_t last = 0, from = 0;
     while (from <= text->size) {
         size_t begin = SIZE_MAX, end = SIZE_MAX;
@@ -147,21 +148,35 @@ static ct_status run_step(const ct_norm_step *step, const uint8_t *classes, ct_p
     case CT_NORM_NFC:
     case CT_NORM_NFD:
     case CT_NORM_NFKC:
-    case CT_NORM_NFKD: return to_form(step->kind, classes, text, out);
-    case CT_NORM_LOWERCASE: lowercase(text, out); break;
-    case CT_NORM_STRIP: strip(step, text, out); break;
-    case CT_NORM_STRIP_ACCENTS: strip_accents(text, out); break;
-    case CT_NORM_REPLACE: return replace(step, scratch, text, out);
+    case CT_NORM_NFKD:
+        return to_form(step->kind, classes, text, out);
+    case CT_NORM_LOWERCASE:
+        lowercase(text, out);
+        break;
+    case CT_NORM_STRIP:
+        strip(step, text, out);
+        break;
+    case CT_NORM_STRIP_ACCENTS:
+        strip_accents(text, out);
+        break;
+    case CT_NORM_REPLACE:
+        return replace(step, scratch, text, out);
     case CT_NORM_PREPEND:
         if (text->size) ct_buffer_add(out, step->content, step->content_length);
         ct_buffer_add(out, text->bytes, text->size);
         break;
-    case CT_NORM_NMT: nmt(text, out); break;
+    case CT_NORM_NMT:
+        nmt(text, out);
+        break;
     case CT_NORM_BYTES:
         for (size_t i = 0; i < text->size; i++) ct_buffer_add_point(out, (uint32_t)ct_byte_to_point(text->bytes[i]));
         break;
-    case CT_NORM_CHARSMAP: ct_charsmap_apply(&step->charsmap, text, out); break;
-    case CT_NORM_SENTENCEPIECE: ct_sentencepiece_normalize(&step->charsmap, &step->rules, text, out); break;
+    case CT_NORM_CHARSMAP:
+        ct_charsmap_apply(&step->charsmap, text, out);
+        break;
+    case CT_NORM_SENTENCEPIECE:
+        ct_sentencepiece_normalize(&step->charsmap, &step->rules, text, out);
+        break;
     }
     return CT_OK;
 }

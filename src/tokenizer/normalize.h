@@ -5,7 +5,10 @@
 #include "utf8.h"
 
 typedef enum {
-    CT_NORM_NFC, CT_NORM_NFD, CT_NORM_NFKC, CT_NORM_NFKD,
+    CT_NORM_NFC,
+    CT_NORM_NFD,
+    CT_NORM_NFKC,
+    CT_NORM_NFKD,
     CT_NORM_LOWERCASE,
     CT_NORM_STRIP,         // white space at the ends: left, right
     CT_NORM_STRIP_ACCENTS, // combining marks
@@ -33,6 +36,7 @@ typedef struct {
 } ct_normalizer;
 void ct_normalizer_deinit(ct_normalizer *normalizer);
 
-// Rewrites *text; *other is scratch, and the two may be exchanged. scratch may be NULL only where no step has a pattern.
+// Rewrites *text; *other is scratch, and the two may be exchanged. scratch may be NULL only where no step has a
+// pattern.
 ct_status ct_normalizer_run(const ct_normalizer *normalizer, const uint8_t *classes, ct_pattern_scratch *scratch,
                             ct_buffer *text, ct_buffer *other);

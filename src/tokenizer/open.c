@@ -1,4 +1,5 @@
-// Opening: finds out which format a path holds, lets its loader fill the tokenizer, and derives the tables that encoding needs.
+// Opening: finds out which format a path holds, lets its loader fill the tokenizer, and derives the tables that
+// encoding needs.
 #include "core.h"
 #include "unicode.h"
 #include "base/file.h"
@@ -22,8 +23,9 @@ static int is_there(const char *folder, const char *name) {
 
 // Which file of a folder to read: heap-allocated, NULL where there is none.
 static char *find_in_folder(const char *folder) {
-    static const char *const names[][2] = {{"tokenizer.json", NULL}, {"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"},
-                                           {"tokenizer.model", NULL}, {"spiece.model", NULL}, {"sentencepiece.bpe.model", NULL},
+    static const char *const names[][2] = {{"tokenizer.json", NULL},      {"vocab.json", "merges.txt"},
+                                           {"encoder.json", "vocab.bpe"}, {"tokenizer.model", NULL},
+                                           {"spiece.model", NULL},        {"sentencepiece.bpe.model", NULL},
                                            {"tokenizer.bin", NULL}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is_there(folder, names[i][0]) && (!names[i][1] || is_there(folder, names[i][1])))
@@ -71,7 +73,8 @@ static ct_status load_file(ct_tokenizer *tokenizer, const char *path, const ct_t
     size_t size;
     CT_TRY(first_bytes(path, head, &size));
     CT_CHECK(size, CT_CORRUPT, "%s is empty", path);
-    if (ends_with(path, "vocab.json") || ends_with(path, "merges.txt") || ends_with(path, "encoder.json") || ends_with(path, "vocab.bpe"))
+    if (ends_with(path, "vocab.json") || ends_with(path, "merges.txt") || ends_with(path, "encoder.json") ||
+        ends_with(path, "vocab.bpe"))
         return load_pair_of(tokenizer, path);
     if (ends_with(path, ".json")) return ct_load_json(tokenizer, path);
     if (ends_with(path, ".tiktoken") || options->pattern) return ct_load_ranks(tokenizer, path, options->pattern);
@@ -94,7 +97,8 @@ void ct_tokenizer_index_bytes(ct_tokenizer *tokenizer) {
         bpe->byte_ids[byte] = ct_vocab_find(&tokenizer->vocab, mapped, (size_t)length);
         char text[8];
         snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
-        int32_t fallback = bpe->byte_fallback || tokenizer->unigram.byte_fallback ? ct_vocab_find(&tokenizer->vocab, text, 6) : -1;
+        int32_t fallback =
+            bpe->byte_fallback || tokenizer->unigram.byte_fallback ? ct_vocab_find(&tokenizer->vocab, text, 6) : -1;
         bpe->fallback_ids[byte] = tokenizer->unigram.fallback_ids[byte] = fallback;
     }
 }
@@ -177,16 +181,18 @@ static void describe(ct_tokenizer *tokenizer) {
     info->added = tokenizer->added.count;
     for (int i = 0; i < tokenizer->added.count; i++) info->specials += tokenizer->added.tokens[i].special;
     for (int id = 0; tokenizer->control && id < info->vocab_size; id++) info->specials += tokenizer->control[id];
-    info->template_bos = holds(tokenizer->before, tokenizer->before_count, info->bos_id) || holds(tokenizer->after, tokenizer->after_count, info->bos_id);
-    info->template_eos = holds(tokenizer->before, tokenizer->before_count, info->eos_id) || holds(tokenizer->after, tokenizer->after_count, info->eos_id);
+    info->template_bos = holds(tokenizer->before, tokenizer->before_count, info->bos_id) ||
+                         holds(tokenizer->after, tokenizer->after_count, info->bos_id);
+    info->template_eos = holds(tokenizer->before, tokenizer->before_count, info->eos_id) ||
+                         holds(tokenizer->after, tokenizer->after_count, info->eos_id);
     const ct_splitter *splitter = &tokenizer->splitter;
     info->splitter = !splitter->count ? "none" : splitter->count > 1 ? "general" : "regex";
     for (int i = 0; i < splitter->count; i++)
         if (splitter->steps[i].kind == CT_SPLIT_SCAN) info->splitter = splitter->steps[i].scanner->name;
 }
 
-ct_status ct_splitter_add_pattern(ct_splitter *splitter, const char *pattern, size_t length, ct_pattern_flavour flavour,
-                                  const uint8_t *classes) {
+ct_status ct_splitter_add_pattern(ct_splitter *splitter, const char *pattern, size_t length,
+                                  ct_pattern_flavour flavour, const uint8_t *classes) {
     ct_split_step step = {.kind = CT_SPLIT_SCAN, .scanner = ct_scanner_find(pattern, length, flavour)};
     if (!step.scanner) {
         step.kind = CT_SPLIT_PATTERN;
@@ -197,7 +203,8 @@ ct_status ct_splitter_add_pattern(ct_splitter *splitter, const char *pattern, si
     return CT_OK;
 }
 
-ct_status ct_tokenizer_use_pattern(ct_tokenizer *tokenizer, const char *pattern, size_t length, ct_pattern_flavour flavour) {
+ct_status ct_tokenizer_use_pattern(ct_tokenizer *tokenizer, const char *pattern, size_t length,
+                                   ct_pattern_flavour flavour) {
     tokenizer->bpe.byte_level = 1;
     ct_decoder *decoder = &tokenizer->decoder;
     CT_GROW(decoder->steps, decoder->count, decoder->capacity);
@@ -233,8 +240,10 @@ ct_status ct_tokenizer_open(const char *path, ct_tokenizer_options options, ct_t
     CT_CHECK(ct_path_exists(path), CT_NOT_FOUND, "there is no tokenizer at %s", path);
     char *file = ct_path_is_folder(path) ? find_in_folder(path) : ct_strdup(path);
     CT_CHECK(file, CT_NOT_FOUND,
-             "the folder %s holds no tokenizer (looked for tokenizer.json, vocab.json + merges.txt, encoder.json + vocab.bpe, "
-             "tokenizer.model, spiece.model, tokenizer.bin, *.tiktoken)", path);
+             "the folder %s holds no tokenizer (looked for tokenizer.json, vocab.json + merges.txt, encoder.json + "
+             "vocab.bpe, "
+             "tokenizer.model, spiece.model, tokenizer.bin, *.tiktoken)",
+             path);
     ct_tokenizer *tokenizer = ct_calloc(1, sizeof *tokenizer);
     ct_status status = fill(tokenizer, file, &options);
     free(file);

@@ -1,12 +1,15 @@
-// Formats that list no merges (tiktoken, SentencePiece, llama2.c) let any two neighbours merge whose joined text is a token. As a
-// pair table: for every token and every place where it can be cut, the two parts, if both can occur as symbols.
+// Formats that list no merges (tiktoken, SentencePiece, llama2.c) let any two neighbours merge whose joined text is a
+// token. As a pair table: for every token and every place where it can be cut, the two parts, if both can occur as
+// symbols.
 #include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// The id of a part: a token, or a single character that only occurs inside tokens and is now given an id behind all others.
-static int part_id(ct_tokenizer *tokenizer, const unsigned char *part, size_t size, const unsigned char *barred, int hide) {
+// The id of a part: a token, or a single character that only occurs inside tokens and is now given an id behind all
+// others.
+static int part_id(ct_tokenizer *tokenizer, const unsigned char *part, size_t size, const unsigned char *barred,
+                   int hide) {
     int id = ct_vocab_find(&tokenizer->vocab, part, size);
     if (id >= 0) return barred && id < tokenizer->bpe.hidden_from && barred[id] ? -1 : id;
     if (!hide || (size_t)ct_utf8_length(part[0]) != size) return -1;
@@ -22,7 +25,8 @@ void ct_bpe_pairs_from_tokens(ct_tokenizer *tokenizer, const uint32_t *ranks, co
         ct_token token = tokenizer->vocab.tokens[id];
         if (!token.text || (barred && barred[id])) continue;
         const unsigned char *text = (const unsigned char *)token.text;
-        for (size_t cut = (size_t)ct_utf8_length(text[0]); cut < token.length; cut += (size_t)ct_utf8_length(text[cut])) {
+        for (size_t cut = (size_t)ct_utf8_length(text[0]); cut < token.length;
+             cut += (size_t)ct_utf8_length(text[cut])) {
             int left = part_id(tokenizer, text, cut, barred, hide);
             int right = left >= 0 ? part_id(tokenizer, text + cut, token.length - cut, barred, hide) : -1;
             if (right >= 0) ct_pairs_put(&bpe->pairs, (uint32_t)left, (uint32_t)right, ranks[id], id);

@@ -1,4 +1,5 @@
-// PCRE2 with its just-in-time compiler; where that runs out of stack the interpreter takes over. Text is known to be UTF-8.
+// PCRE2 with its just-in-time compiler; where that runs out of stack the interpreter takes over. Text is known to be
+// UTF-8.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "pattern.h"
 #include "base/memory.h"
@@ -31,7 +32,8 @@ static ct_status compile(const char *text, pcre2_code **out_code) {
     if (!code) {
         PCRE2_UCHAR message[120];
         pcre2_get_error_message(error, message, sizeof message);
-        CT_FAIL(CT_INVALID, "regular expression '%.200s': %s (at byte %zu of it)", text, (const char *)message, (size_t)where);
+        CT_FAIL(CT_INVALID, "regular expression '%.200s': %s (at byte %zu of it)", text, (const char *)message,
+                (size_t)where);
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // without it the interpreter does the work
     *out_code = code;
@@ -77,8 +79,8 @@ void ct_pattern_scratch_destroy(ct_pattern_scratch *scratch) {
     free(scratch);
 }
 
-ct_status ct_pattern_find(const ct_pattern *pattern, ct_pattern_scratch *scratch, const unsigned char *text, size_t size,
-                          size_t from, size_t *out_begin, size_t *out_end) {
+ct_status ct_pattern_find(const ct_pattern *pattern, ct_pattern_scratch *scratch, const unsigned char *text,
+                          size_t size, size_t from, size_t *out_begin, size_t *out_end) {
     int count = pcre2_match(pattern->code, text, size, from, PCRE2_NO_UTF_CHECK, scratch->match, scratch->context);
     if (count == PCRE2_ERROR_JIT_STACKLIMIT)
         count = pcre2_match(pattern->code, text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, scratch->match,

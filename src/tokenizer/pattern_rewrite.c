@@ -1,7 +1,8 @@
-// Rewrites a tokenizer's regular expression for PCRE2. The engines differ in what they take a class to hold (another Unicode
-// version, \s without U+180E), in set operations inside brackets and in what $ means. So every class is evaluated here to a set of
-// code points, from our own tables, and written for PCRE2 as its own notation plus the ranges that it lacks, or as ranges alone.
-// Leaves out: POSIX brackets, back-references by name beyond what PCRE2 shares, \G, \K, and scripts' own newer members.
+// Rewrites a tokenizer's regular expression for PCRE2. The engines differ in what they take a class to hold (another
+// Unicode version, \s without U+180E), in set operations inside brackets and in what $ means. So every class is
+// evaluated here to a set of code points, from our own tables, and written for PCRE2 as its own notation plus the
+// ranges that it lacks, or as ranges alone. Leaves out: POSIX brackets, back-references by name beyond what PCRE2
+// shares, \G, \K, and scripts' own newer members.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "pattern.h"
 #include "unicode.h"
@@ -44,16 +45,48 @@ static const struct {
     const char *name;
     uint32_t mask;
 } properties[] = {
-    {"L", CT_MASK_L}, {"Letter", CT_MASK_L}, {"M", CT_MASK_M}, {"Mark", CT_MASK_M}, {"N", CT_MASK_N},
-    {"Number", CT_MASK_N}, {"P", CT_MASK_P}, {"Punctuation", CT_MASK_P}, {"S", CT_MASK_S}, {"Symbol", CT_MASK_S},
-    {"Z", CT_MASK_Z}, {"Separator", CT_MASK_Z}, {"Lu", CT_MASK(CT_GC_LU)}, {"Ll", CT_MASK(CT_GC_LL)},
-    {"Lt", CT_MASK(CT_GC_LT)}, {"Lm", CT_MASK(CT_GC_LM)}, {"Lo", CT_MASK(CT_GC_LO)}, {"Mn", CT_MASK(CT_GC_MN)},
-    {"Mc", CT_MASK(CT_GC_MC)}, {"Me", CT_MASK(CT_GC_ME)}, {"Nd", CT_MASK(CT_GC_ND)}, {"Nl", CT_MASK(CT_GC_NL)},
-    {"No", CT_MASK(CT_GC_NO)}, {"Pc", CT_MASK(CT_GC_PC)}, {"Pd", CT_MASK(CT_GC_PD)}, {"Ps", CT_MASK(CT_GC_PS)},
-    {"Pe", CT_MASK(CT_GC_PE)}, {"Pi", CT_MASK(CT_GC_PI)}, {"Pf", CT_MASK(CT_GC_PF)}, {"Po", CT_MASK(CT_GC_PO)},
-    {"Sm", CT_MASK(CT_GC_SM)}, {"Sc", CT_MASK(CT_GC_SC)}, {"Sk", CT_MASK(CT_GC_SK)}, {"So", CT_MASK(CT_GC_SO)},
-    {"Zs", CT_MASK(CT_GC_ZS)}, {"Zl", CT_MASK(CT_GC_ZL)}, {"Zp", CT_MASK(CT_GC_ZP)}, {"Cc", CT_MASK(CT_GC_CC)},
-    {"Cf", CT_MASK(CT_GC_CF)}, {"Co", CT_MASK(CT_GC_CO)}, {"Cn", CT_MASK(CT_GC_CN)}, {"Cs", CT_MASK(CT_GC_CS)},
+    {"L", CT_MASK_L},
+    {"Letter", CT_MASK_L},
+    {"M", CT_MASK_M},
+    {"Mark", CT_MASK_M},
+    {"N", CT_MASK_N},
+    {"Number", CT_MASK_N},
+    {"P", CT_MASK_P},
+    {"Punctuation", CT_MASK_P},
+    {"S", CT_MASK_S},
+    {"Symbol", CT_MASK_S},
+    {"Z", CT_MASK_Z},
+    {"Separator", CT_MASK_Z},
+    {"Lu", CT_MASK(CT_GC_LU)},
+    {"Ll", CT_MASK(CT_GC_LL)},
+    {"Lt", CT_MASK(CT_GC_LT)},
+    {"Lm", CT_MASK(CT_GC_LM)},
+    {"Lo", CT_MASK(CT_GC_LO)},
+    {"Mn", CT_MASK(CT_GC_MN)},
+    {"Mc", CT_MASK(CT_GC_MC)},
+    {"Me", CT_MASK(CT_GC_ME)},
+    {"Nd", CT_MASK(CT_GC_ND)},
+    {"Nl", CT_MASK(CT_GC_NL)},
+    {"No", CT_MASK(CT_GC_NO)},
+    {"Pc", CT_MASK(CT_GC_PC)},
+    {"Pd", CT_MASK(CT_GC_PD)},
+    {"Ps", CT_MASK(CT_GC_PS)},
+    {"Pe", CT_MASK(CT_GC_PE)},
+    {"Pi", CT_MASK(CT_GC_PI)},
+    {"Pf", CT_MASK(CT_GC_PF)},
+    {"Po", CT_MASK(CT_GC_PO)},
+    {"Sm", CT_MASK(CT_GC_SM)},
+    {"Sc", CT_MASK(CT_GC_SC)},
+    {"Sk", CT_MASK(CT_GC_SK)},
+    {"So", CT_MASK(CT_GC_SO)},
+    {"Zs", CT_MASK(CT_GC_ZS)},
+    {"Zl", CT_MASK(CT_GC_ZL)},
+    {"Zp", CT_MASK(CT_GC_ZP)},
+    {"Cc", CT_MASK(CT_GC_CC)},
+    {"Cf", CT_MASK(CT_GC_CF)},
+    {"Co", CT_MASK(CT_GC_CO)},
+    {"Cn", CT_MASK(CT_GC_CN)},
+    {"Cs", CT_MASK(CT_GC_CS)},
     {"C", CT_MASK(CT_GC_CC) | CT_MASK(CT_GC_CF) | CT_MASK(CT_GC_CS) | CT_MASK(CT_GC_CO) | CT_MASK(CT_GC_CN)},
 };
 
@@ -117,7 +150,10 @@ static uint32_t hex_value(rewriter *r, int digits) {
     uint32_t value = 0;
     for (int i = 0; i < digits && r->p < r->end; i++, r->p++) {
         char c = *r->p;
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0) break;
         value = value * 16 + (uint32_t)digit;
     }
@@ -183,17 +219,28 @@ static uint32_t class_character(rewriter *r) {
     if ((unsigned char)c >= 0x80) return class_character(r);
     r->p++;
     switch (c) {
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    case 'f': return '\f';
-    case 'v': return '\v';
-    case 'a': return 7;
-    case 'e': return 27;
-    case '0': return 0;
-    case 'x': return hex_escape(r, 2);
-    case 'u': return hex_escape(r, 4);
-    default: return (unsigned char)c;
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    case 'f':
+        return '\f';
+    case 'v':
+        return '\v';
+    case 'a':
+        return 7;
+    case 'e':
+        return 27;
+    case '0':
+        return 0;
+    case 'x':
+        return hex_escape(r, 2);
+    case 'u':
+        return hex_escape(r, 4);
+    default:
+        return (unsigned char)c;
     }
 }
 
@@ -220,7 +267,8 @@ static ct_status class_item(rewriter *r, set *s) {
         r->p++;
         high = class_character(r);
     }
-    CT_CHECK(low <= high && high < CT_UNICODE_LIMIT, CT_INVALID, "a character range out of order in a regular expression");
+    CT_CHECK(low <= high && high < CT_UNICODE_LIMIT, CT_INVALID,
+             "a character range out of order in a regular expression");
     set_add(s, low, high);
     return CT_OK;
 }
@@ -250,7 +298,8 @@ static ct_status parse_class(rewriter *r, set *s) {
             CT_TRY(class_item(r, s));
         }
     }
-    CT_CHECK(r->p < r->end, CT_INVALID, "a class without its closing bracket in the regular expression '%.200s'", r->text);
+    CT_CHECK(r->p < r->end, CT_INVALID, "a class without its closing bracket in the regular expression '%.200s'",
+             r->text);
     r->p++;
     r->depth--;
     if (inverted) set_invert(s);
@@ -286,7 +335,8 @@ static ct_status learn_categories(rewriter *r) {
     return CT_OK;
 }
 
-// The best start for a set in PCRE2's notation: those general categories that lie in it whole (by PCRE2's own reckoning).
+// The best start for a set in PCRE2's notation: those general categories that lie in it whole (by PCRE2's own
+// reckoning).
 static ct_status add_categories(rewriter *r, const set *s, set *left) {
     CT_TRY(learn_categories(r));
     for (size_t i = 0; i < CATEGORIES; i++) {
@@ -352,7 +402,8 @@ static ct_status rewrite_group(rewriter *r) {
     while (p < r->end && strchr("imsx-", *p)) p++;
     int is_flags = p > r->p + 2 && p < r->end && (*p == ':' || *p == ')');
     for (const char *q = r->p; is_flags && q < p; q++) {
-        CT_CHECK(r->flavour != CT_FLAVOUR_ONIG || *q != 's', CT_INVALID, "the flag s in the regular expression '%.200s'", r->text);
+        CT_CHECK(r->flavour != CT_FLAVOUR_ONIG || *q != 's', CT_INVALID,
+                 "the flag s in the regular expression '%.200s'", r->text);
         ct_string_add(&r->out, "%c", r->flavour == CT_FLAVOUR_ONIG && *q == 'm' ? 's' : *q);
     }
     if (!is_flags) ct_string_add(&r->out, "(?"), p = r->p + 2;

@@ -1,5 +1,6 @@
-// The well-known patterns by name, and hand-written scanners for those that most text goes through. A scanner follows its pattern
-// alternative by alternative; a test holds it against the regular expression itself. o200k has none: its letters need backtracking.
+// The well-known patterns by name, and hand-written scanners for those that most text goes through. A scanner follows
+// its pattern alternative by alternative; a test holds it against the regular expression itself. o200k has none: its
+// letters need backtracking.
 #include "split.h"
 #include "unicode.h"
 
@@ -7,12 +8,15 @@
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define R50K "'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s"
-#define CL100K                                                                                                                    \
-    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|"    \
+#define CL100K                                                                                                       \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| "                                           \
+    "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|"                                                           \
     "\\s+(?!\\S)|\\s"
-#define O200K                                                                                                                     \
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"     \
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"     \
+#define O200K                                                                                                        \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|" \
+    "'ll|'d)?|"                                                                                                      \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|" \
+    "'ll|'d)?|"                                                                                                      \
     "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -20,13 +24,14 @@
 #define QWEN CONTRACTION "\\p{N}" REST
 #define DEEPSEEK_NUMBERS "\\p{N}{1,3}"
 #define DEEPSEEK_CJK "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+"
-#define DEEPSEEK                                                                                                                  \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"   \
+#define DEEPSEEK                                                                                                     \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
+    "?[\\p{P}\\p{S}]+[\r\n]*|"                                                                                       \
     "\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 
 static const struct {
     const char *name, *pattern;
-} named[] = {{"gpt2", GPT2},         {"r50k_base", R50K}, {"p50k_base", R50K}, {"cl100k_base", CL100K},
+} named[] = {{"gpt2", GPT2},        {"r50k_base", R50K}, {"p50k_base", R50K}, {"cl100k_base", CL100K},
              {"o200k_base", O200K}, {"llama3", LLAMA3},  {"qwen", QWEN}};
 
 const char *ct_pattern_named(const char *name) {
@@ -138,11 +143,13 @@ static inline const unsigned char *modern_word(const bounds *b, const unsigned c
     if (!is_newline && p + length < b->end && is_of(b, p + length, CT_MASK_L, &next))
         return skip(b, p + length + next, CT_MASK_L);
     if (is_other(b, p, &length)) return skip_newlines(b, skip_other(b, p + length));
-    if (*p == ' ' && p + 1 < b->end && is_other(b, p + 1, &next)) return skip_newlines(b, skip_other(b, p + 1 + next));
+    if (*p == ' ' && p + 1 < b->end && is_other(b, p + 1, &next))
+        return skip_newlines(b, skip_other(b, p + 1 + next));
     return spaces(b, p, 1, tail);
 }
 
-static inline void scan_modern(const uint8_t *classes, const unsigned char *text, ct_span span, ct_spans *out, int digits, int tail) {
+static inline void scan_modern(const uint8_t *classes, const unsigned char *text, ct_span span, ct_spans *out,
+                               int digits, int tail) {
     bounds b = {classes, text + span.end};
     for (const unsigned char *p = text + span.begin; p < b.end;) {
         const unsigned char *stop = modern_word(&b, p, digits, tail);
@@ -215,8 +222,10 @@ static const unsigned char *deepseek_word(const bounds *b, const unsigned char *
     if (is_of(b, p, letters, &length)) return skip(b, p + length, letters);
     if (is_of(b, p, marks, &length)) return skip_newlines(b, skip(b, p + length, marks));
     int is_newline = *p == '\r' || *p == '\n';
-    if (!is_newline && p + length < b->end && is_of(b, p + length, letters, &next)) return skip(b, p + length + next, letters);
-    if (*p == ' ' && p + 1 < b->end && is_of(b, p + 1, marks, &next)) return skip_newlines(b, skip(b, p + 1 + next, marks));
+    if (!is_newline && p + length < b->end && is_of(b, p + length, letters, &next))
+        return skip(b, p + length + next, letters);
+    if (*p == ' ' && p + 1 < b->end && is_of(b, p + 1, marks, &next))
+        return skip_newlines(b, skip(b, p + 1 + next, marks));
     return is_space(b, p, &length) ? spaces(b, p, 1, 0) : p;
 }
 
@@ -256,7 +265,8 @@ static const struct {
 
 const ct_scanner_entry *ct_scanner_find(const char *pattern, size_t length, ct_pattern_flavour flavour) {
     for (size_t i = 0; i < sizeof scanners / sizeof *scanners; i++)
-        if ((scanners[i].flavours >> flavour & 1) && strlen(scanners[i].pattern) == length && !memcmp(scanners[i].pattern, pattern, length))
+        if ((scanners[i].flavours >> flavour & 1) && strlen(scanners[i].pattern) == length &&
+            !memcmp(scanners[i].pattern, pattern, length))
             return &scanners[i].entry;
     return NULL;
 }

@@ -1,5 +1,6 @@
-// The steps of pre-tokenisation. A step that only cuts maps words to words over the same text; one that writes (prefixes, marks, the
-// byte-level alphabet) makes a new text. A cut is made in two moves: find the matches, then apply the behaviour.
+// The steps of pre-tokenisation. A step that only cuts maps words to words over the same text; one that writes
+// (prefixes, marks, the byte-level alphabet) makes a new text. A cut is made in two moves: find the matches, then
+// apply the behaviour.
 #include "split.h"
 #include "bpe.h"
 #include "unicode.h"
@@ -187,7 +188,8 @@ static void write_metaspace(const ct_split_step *step, ct_split_work *work, ct_s
         ct_buffer_add(out, step->text, step->text_length);
     for (uint32_t i = word.begin; i < word.end; i++) {
         int is_space = text[i] == ' ';
-        int is_mark = !is_space && word.end - i >= step->text_length && !memcmp(text + i, step->text, step->text_length);
+        int is_mark =
+            !is_space && word.end - i >= step->text_length && !memcmp(text + i, step->text, step->text_length);
         if ((is_space || is_mark) && step->cut && out->size > begin) end_word(work, begin), begin = out->size;
         if (is_space)
             ct_buffer_add(out, step->text, step->text_length);
@@ -203,16 +205,28 @@ static void write_metaspace(const ct_split_step *step, ct_split_work *work, ct_s
 static ct_status run_on_word(const ct_split_step *step, const uint8_t *classes, ct_split_work *work, ct_span word,
                              int is_first) {
     switch (step->kind) {
-    case CT_SPLIT_SCAN: return step->scanner->scan(classes, work->text.bytes, word, &work->other_words), CT_OK;
-    case CT_SPLIT_PREFIX: return write_prefixed(work, word), CT_OK;
-    case CT_SPLIT_BYTES: return write_bytes(work, word), CT_OK;
-    case CT_SPLIT_METASPACE: return write_metaspace(step, work, word, is_first), CT_OK;
-    case CT_SPLIT_PATTERN: CT_TRY(find_pattern(step, work, word)); break;
-    case CT_SPLIT_TEXT: find_text(step, work, word); break;
-    case CT_SPLIT_WORDS: find_words(classes, work, word); break;
+    case CT_SPLIT_SCAN:
+        return step->scanner->scan(classes, work->text.bytes, word, &work->other_words), CT_OK;
+    case CT_SPLIT_PREFIX:
+        return write_prefixed(work, word), CT_OK;
+    case CT_SPLIT_BYTES:
+        return write_bytes(work, word), CT_OK;
+    case CT_SPLIT_METASPACE:
+        return write_metaspace(step, work, word, is_first), CT_OK;
+    case CT_SPLIT_PATTERN:
+        CT_TRY(find_pattern(step, work, word));
+        break;
+    case CT_SPLIT_TEXT:
+        find_text(step, work, word);
+        break;
+    case CT_SPLIT_WORDS:
+        find_words(classes, work, word);
+        break;
     case CT_SPLIT_SPACES:
     case CT_SPLIT_DIGITS:
-    case CT_SPLIT_PUNCTUATION: find_characters(step->kind, work, word); break;
+    case CT_SPLIT_PUNCTUATION:
+        find_characters(step->kind, work, word);
+        break;
     }
     apply_behaviour(step, work);
     work->matches.count = 0;
@@ -238,7 +252,8 @@ ct_status ct_splitter_run(const ct_splitter *splitter, const uint8_t *classes, c
         if (writes(step->kind)) {
             ct_buffer text = work->text;
             work->text = work->other_text, work->other_text = text;
-            CT_CHECK(work->text.size < UINT32_MAX / 2, CT_INVALID, "a text that grows beyond 2 GB in pre-tokenisation");
+            CT_CHECK(work->text.size < UINT32_MAX / 2, CT_INVALID,
+                     "a text that grows beyond 2 GB in pre-tokenisation");
         }
     }
     return CT_OK;

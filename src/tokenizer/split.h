@@ -27,7 +27,13 @@ const ct_scanner_entry *ct_scanner_find(const char *pattern, size_t length, ct_p
 // The regular expression behind a well-known name ("gpt2", "cl100k_base", …), or NULL.
 const char *ct_pattern_named(const char *name);
 
-typedef enum { CT_SPLIT_ISOLATED, CT_SPLIT_REMOVED, CT_SPLIT_CONTIGUOUS, CT_SPLIT_PREVIOUS, CT_SPLIT_NEXT } ct_split_behaviour;
+typedef enum {
+    CT_SPLIT_ISOLATED,
+    CT_SPLIT_REMOVED,
+    CT_SPLIT_CONTIGUOUS,
+    CT_SPLIT_PREVIOUS,
+    CT_SPLIT_NEXT
+} ct_split_behaviour;
 typedef enum {
     CT_SPLIT_SCAN,        // a scanner, isolated
     CT_SPLIT_PATTERN,     // a regular expression

@@ -1,4 +1,5 @@
-// Training, from text to files: cut texts into words as the tokenizer will, count them, find merges, write tokenizer.json.
+// Training, from text to files: cut texts into words as the tokenizer will, count them, find merges, write
+// tokenizer.json.
 #include "core.h"
 #include "train_merge.h"
 #include "unicode.h"
@@ -58,7 +59,8 @@ static ct_status check_specials(const ct_tokenizer_trainer *trainer) {
     for (int i = 0; i < trainer->special_count; i++) {
         CT_CHECK(*trainer->specials[i], CT_INVALID, "special token %d is empty", i);
         for (int k = 0; k < i; k++)
-            CT_CHECK(strcmp(trainer->specials[i], trainer->specials[k]), CT_INVALID, "the special token '%s' is given twice", trainer->specials[i]);
+            CT_CHECK(strcmp(trainer->specials[i], trainer->specials[k]), CT_INVALID,
+                     "the special token '%s' is given twice", trainer->specials[i]);
         bos |= trainer->bos && !strcmp(trainer->specials[i], trainer->bos);
         eos |= trainer->eos && !strcmp(trainer->specials[i], trainer->eos);
     }
@@ -74,8 +76,8 @@ static ct_status set_up(ct_tokenizer_trainer *trainer, ct_train_options options)
     trainer->options = options;
     CT_TRY(check_specials(trainer));
     CT_CHECK(options.vocab_size >= 256 + trainer->special_count && options.vocab_size <= 1 << 24, CT_INVALID,
-             "a vocabulary of %d: it must hold the 256 bytes and %d special tokens, and at most %d", options.vocab_size,
-             trainer->special_count, 1 << 24);
+             "a vocabulary of %d: it must hold the 256 bytes and %d special tokens, and at most %d",
+             options.vocab_size, trainer->special_count, 1 << 24);
     const char *pattern = options.pattern ? options.pattern : "llama3";
     if (ct_pattern_named(pattern)) pattern = ct_pattern_named(pattern);
     trainer->pattern = ct_strdup(pattern);
@@ -138,22 +140,27 @@ static void spell_tokens(const ct_train_merge *merges, int merge_count, int toke
     }
     for (int m = 0; m < merge_count; m++)
         if (!out->texts[merges[m].id].text)
-            ct_string_add(&out->texts[merges[m].id], "%s%s", out->texts[merges[m].left].text, out->texts[merges[m].right].text);
+            ct_string_add(&out->texts[merges[m].id], "%s%s", out->texts[merges[m].left].text,
+                          out->texts[merges[m].right].text);
 }
 
 static void add_added_token(ct_string *out, const char *text, int id) {
     ct_string_add(out, "{\"id\": %d, \"content\": ", id);
     ct_string_add_json(out, text);
-    ct_string_add(out, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}");
+    ct_string_add(
+        out,
+        ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}");
 }
 
 static void add_pipeline(ct_string *out, const char *pattern) {
-    static const char level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": ";
+    static const char level[] =
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": ";
     if (!strcmp(pattern, ct_pattern_named("gpt2"))) {
         ct_string_add(out, " \"normalizer\": null,\n \"pre_tokenizer\": %strue},\n", level);
     } else {
-        ct_string_add(out, " \"normalizer\": null,\n \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [\n"
-                           "  {\"type\": \"Split\", \"pattern\": {\"Regex\": ");
+        ct_string_add(out,
+                      " \"normalizer\": null,\n \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [\n"
+                      "  {\"type\": \"Split\", \"pattern\": {\"Regex\": ");
         ct_string_add_json(out, pattern);
         ct_string_add(out, "}, \"behavior\": \"Isolated\", \"invert\": false},\n  %sfalse}]},\n", level);
     }
@@ -161,8 +168,10 @@ static void add_pipeline(ct_string *out, const char *pattern) {
 }
 
 static void add_model(ct_string *out, const token_texts *tokens, const ct_train_merge *merges, int merge_count) {
-    ct_string_add(out, " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,\n"
-                       "  \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,\n  \"vocab\": {");
+    ct_string_add(out, " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+                       "\"continuing_subword_prefix\": null,\n"
+                       "  \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, "
+                       "\"ignore_merges\": false,\n  \"vocab\": {");
     for (int id = 0; id < tokens->count; id++) {
         ct_string_add(out, id ? ",\n   " : "\n   ");
         ct_string_add_json(out, tokens->texts[id].text);
@@ -178,8 +187,8 @@ static void add_model(ct_string *out, const token_texts *tokens, const ct_train_
     ct_string_add(out, "]}}\n");
 }
 
-static void add_tokenizer(ct_string *out, const ct_tokenizer_trainer *trainer, const token_texts *tokens, const ct_train_merge *merges,
-                          int merge_count) {
+static void add_tokenizer(ct_string *out, const ct_tokenizer_trainer *trainer, const token_texts *tokens,
+                          const ct_train_merge *merges, int merge_count) {
     ct_string_add(out, "{\"version\": \"1.0\",\n \"truncation\": null,\n \"padding\": null,\n \"added_tokens\": [");
     for (int i = 0; i < trainer->special_count; i++) {
         ct_string_add(out, i ? ",\n  " : "\n  ");
@@ -196,7 +205,8 @@ static void add_config(ct_string *out, const ct_tokenizer_trainer *trainer) {
     ct_string_add(out, trainer->bos ? ",\n \"eos_token\": " : "null,\n \"eos_token\": ");
     if (trainer->eos) ct_string_add_json(out, trainer->eos);
     ct_string_add(out, trainer->eos ? "," : "null,");
-    ct_string_add(out, "\n \"clean_up_tokenization_spaces\": false,\n \"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
+    ct_string_add(
+        out, "\n \"clean_up_tokenization_spaces\": false,\n \"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
 }
 
 static ct_status write_text(const char *folder, const char *name, const ct_string *text) {
@@ -206,8 +216,8 @@ static ct_status write_text(const char *folder, const char *name, const ct_strin
     return status;
 }
 
-static ct_status write_files(const ct_tokenizer_trainer *trainer, const char *folder, const ct_train_merge *merges, int merge_count,
-                             int tokens) {
+static ct_status write_files(const ct_tokenizer_trainer *trainer, const char *folder, const ct_train_merge *merges,
+                             int merge_count, int tokens) {
     token_texts texts;
     spell_tokens(merges, merge_count, tokens, &texts);
     ct_string tokenizer = {0}, config = {0};
@@ -233,11 +243,12 @@ ct_status ct_tokenizer_trainer_write(ct_tokenizer_trainer *trainer, const char *
     CT_CHECK(trainer->state.words, CT_INVALID, "there is no text to train a tokenizer on");
     ct_train_word *words = ct_malloc((size_t)trainer->vocab.size * sizeof *words);
     for (int id = 0; id < trainer->vocab.size; id++)
-        words[id] = (ct_train_word){(const unsigned char *)trainer->vocab.tokens[id].text, trainer->vocab.tokens[id].length, trainer->counts[id]};
+        words[id] = (ct_train_word){(const unsigned char *)trainer->vocab.tokens[id].text,
+                                    trainer->vocab.tokens[id].length, trainer->counts[id]};
     ct_train_merge *merges;
     int merge_count, tokens;
-    ct_train_find_merges(words, trainer->vocab.size, trainer->options.vocab_size - trainer->special_count, trainer->options.min_count,
-                         report_merges, trainer, &merges, &merge_count, &tokens);
+    ct_train_find_merges(words, trainer->vocab.size, trainer->options.vocab_size - trainer->special_count,
+                         trainer->options.min_count, report_merges, trainer, &merges, &merge_count, &tokens);
     report_merges(trainer, merge_count);
     ct_status status = write_files(trainer, folder, merges, merge_count, tokens);
     if (!status && out_vocab_size) *out_vocab_size = tokens + trainer->special_count;

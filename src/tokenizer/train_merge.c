@@ -1,6 +1,7 @@
-// Training a BPE (Sennrich, Haddow and Birch 2016): again and again the most frequent pair of neighbours becomes a token. Counts
-// are kept up to date: a merge visits only the words that hold its pair, and a heap with entries that may be out of date says which pair
-// comes next. Equal counts are decided by the smaller left, then right symbol, as in Hugging Face's trainer.
+// Training a BPE (Sennrich, Haddow and Birch 2016): again and again the most frequent pair of neighbours becomes a
+// token. Counts are kept up to date: a merge visits only the words that hold its pair, and a heap with entries that
+// may be out of date says which pair comes next. Equal counts are decided by the smaller left, then right symbol, as
+// in Hugging Face's trainer.
 #include "train_merge.h"
 #include "bpe.h"
 #include "vocab.h"
@@ -49,7 +50,8 @@ int ct_train_symbol_byte(int symbol) {
 
 int ct_train_byte_symbol(int byte) {
     int seen = 0;
-    for (uint32_t point = 0; point < (uint32_t)ct_byte_to_point(byte); point++) seen += ct_byte_from_point(point) >= 0;
+    for (uint32_t point = 0; point < (uint32_t)ct_byte_to_point(byte); point++)
+        seen += ct_byte_from_point(point) >= 0;
     return seen;
 }
 
@@ -168,8 +170,8 @@ static int32_t token_of(trainer *t, int32_t left, int32_t right) {
     return id;
 }
 
-// Merges a pair in one word; neighbours that come to stand together are counted, those that part uncounted. New pairs are
-// noted in `fresh`.
+// Merges a pair in one word; neighbours that come to stand together are counted, those that part uncounted. New pairs
+// are noted in `fresh`.
 static void merge_in_word(trainer *t, uint32_t word, int32_t left, int32_t right, int32_t id, ct_ids *fresh) {
     int32_t *s = t->symbols + t->begins[word];
     uint32_t length = t->lengths[word], kept = 0;
@@ -210,7 +212,8 @@ static void merge_everywhere(trainer *t, uint32_t pair_index, int32_t id, ct_ids
     free(pair.words);
     if (fresh->count) qsort(fresh->ids, fresh->count, sizeof *fresh->ids, by_number);
     for (size_t i = 0; i < fresh->count; i++)
-        if ((!i || fresh->ids[i] != fresh->ids[i - 1]) && t->pairs[fresh->ids[i]].count > 0) push(t, (uint32_t)fresh->ids[i]);
+        if ((!i || fresh->ids[i] != fresh->ids[i - 1]) && t->pairs[fresh->ids[i]].count > 0)
+            push(t, (uint32_t)fresh->ids[i]);
 }
 
 static void deinit(trainer *t) {
@@ -226,8 +229,8 @@ static void deinit(trainer *t) {
 }
 
 void ct_train_find_merges(const ct_train_word *words, int64_t word_count, int tokens, int64_t min_count,
-                          void (*progress)(void *context, int merges), void *context, ct_train_merge **out_merges, int *out_count,
-                          int *out_tokens) {
+                          void (*progress)(void *context, int merges), void *context, ct_train_merge **out_merges,
+                          int *out_count, int *out_tokens) {
     trainer t = {0};
     for (int symbol = 0; symbol < 256; symbol++) {
         char byte = (char)ct_train_symbol_byte(symbol);

@@ -1,5 +1,5 @@
-// Viterbi over byte positions, from left to right (Kudo 2018; SentencePiece's EncodeOptimized). Instead of a trie, a set of the hashes
-// of all beginnings of pieces says when a longer match has become impossible. Leaves out sampling.
+// Viterbi over byte positions, from left to right (Kudo 2018; SentencePiece's EncodeOptimized). Instead of a trie, a
+// set of the hashes of all beginnings of pieces says when a longer match has become impossible. Leaves out sampling.
 #include "unigram.h"
 #include "utf8.h"
 #include "base/memory.h"
@@ -69,7 +69,8 @@ static void reserve(ct_unigram_scratch *scratch, size_t count) {
     scratch->best[0] = 0;
 }
 
-static void offer(const ct_unigram *unigram, ct_unigram_scratch *scratch, size_t from, size_t to, int32_t id, double score) {
+static void offer(const ct_unigram *unigram, ct_unigram_scratch *scratch, size_t from, size_t to, int32_t id,
+                  double score) {
     score += scratch->best[from];
     if (unigram->single_precision) score = (double)(float)score;
     if (scratch->id[to] >= 0 && !(score > scratch->best[to])) return;
@@ -114,7 +115,8 @@ static void add_path(const ct_unigram *unigram, ct_unigram_scratch *scratch, con
     }
 }
 
-// SentencePiece (from 0.2.2 on) keeps its float sums small: beyond −100,000 they start again from zero, those that are under way with them.
+// SentencePiece (from 0.2.2 on) keeps its float sums small: beyond −100,000 they start again from zero, those that
+// are under way with them.
 static void rebase(const ct_unigram *unigram, ct_unigram_scratch *scratch, size_t from, size_t size) {
     double base = scratch->best[from];
     if (!unigram->single_precision || base > -100000) return;
@@ -139,7 +141,9 @@ void ct_unigram_encode(const ct_unigram *unigram, const ct_vocab *vocab, ct_unig
             offer(unigram, scratch, from, to, id, score_of(unigram, id, to - from));
             single |= to - from == length;
         }
-        if (!single) offer(unigram, scratch, from, from + length, unigram->unk_id >= 0 ? unigram->unk_id : INT32_MAX, unigram->unk_score);
+        if (!single)
+            offer(unigram, scratch, from, from + length, unigram->unk_id >= 0 ? unigram->unk_id : INT32_MAX,
+                  unigram->unk_score);
     }
     add_path(unigram, scratch, text, size, out);
 }

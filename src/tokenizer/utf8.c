@@ -1,5 +1,6 @@
-// Makes any bytes well-formed UTF-8 by the rule that Python's errors="replace", the WHATWG and Unicode's chapter 3.9 share:
-// a sequence is given up at the first byte that cannot continue it, and what was read so far becomes one U+FFFD.
+// Makes any bytes well-formed UTF-8 by the rule that Python's errors="replace", the WHATWG and Unicode's chapter 3.9
+// share: a sequence is given up at the first byte that cannot continue it, and what was read so far becomes one
+// U+FFFD.
 #include "utf8.h"
 #include "base/memory.h"
 

@@ -14,11 +14,14 @@ void ct_buffer_add(ct_buffer *buffer, const void *bytes, size_t size);
 void ct_buffer_add_point(ct_buffer *buffer, uint32_t point);
 void ct_buffer_deinit(ct_buffer *buffer);
 
-// Copies text into a buffer (replacing what it held), each maximal part of an ill-formed sequence becoming one U+FFFD.
+// Copies text into a buffer (replacing what it held), each maximal part of an ill-formed sequence becoming one
+// U+FFFD.
 void ct_utf8_sanitise(const unsigned char *text, size_t size, ct_buffer *out);
 
 // Bytes of the character that begins with this byte (1 for a continuation byte).
-static inline int ct_utf8_length(unsigned char lead) { return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4; }
+static inline int ct_utf8_length(unsigned char lead) {
+    return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
 
 // The character at p, and its length.
 static inline uint32_t ct_utf8_point(const unsigned char *p, int *out_length) {
@@ -39,5 +42,6 @@ static inline const unsigned char *ct_utf8_back(const unsigned char *p, const un
 // Writes a code point, returns its length (1 to 4).
 int ct_utf8_put(uint32_t point, unsigned char *out);
 
-// Length of the well-formed character at p, or 0 with *out_bad the length of the maximal ill-formed part (at least 1).
+// Length of the well-formed character at p, or 0 with *out_bad the length of the maximal ill-formed part (at least
+// 1).
 int ct_utf8_check(const unsigned char *p, const unsigned char *end, int *out_bad);

@@ -1,5 +1,5 @@
-// The vocabulary's two directions. The hash mixes eight bytes a round (multiply and fold), which is enough for texts nobody
-// chooses to collide: a hostile file only makes its own look-ups slow.
+// The vocabulary's two directions. The hash mixes eight bytes a round (multiply and fold), which is enough for texts
+// nobody chooses to collide: a hostile file only makes its own look-ups slow.
 #include "vocab.h"
 
 #include <stdlib.h>
@@ -66,7 +66,8 @@ ct_status ct_vocab_add(ct_vocab *vocab, ct_arena *arena, const char *text, size_
                  "id %d is given to two tokens, '%.60s' and '%.60s'", id, token->text, text);
         return CT_OK;
     }
-    if (!vocab->slots || (uint64_t)vocab->count * 2 >= vocab->mask) rehash(vocab, vocab->slots ? 2 * (vocab->mask + 1) : 1024);
+    if (!vocab->slots || (uint64_t)vocab->count * 2 >= vocab->mask)
+        rehash(vocab, vocab->slots ? 2 * (vocab->mask + 1) : 1024);
     grow_ids(vocab, id + 1);
     vocab->tokens[id] = (ct_token){ct_arena_strndup(arena, text, length), (uint32_t)length};
     vocab->count++;

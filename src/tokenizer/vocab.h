@@ -19,8 +19,8 @@ typedef struct {
     uint32_t mask;
 } ct_vocab;
 
-// Adds a token; the text is copied into the arena. Where the text is there already, the new id takes its place in look-ups. Errors:
-// an id below 0 or above 2^28, or one that has another text.
+// Adds a token; the text is copied into the arena. Where the text is there already, the new id takes its place in
+// look-ups. Errors: an id below 0 or above 2^28, or one that has another text.
 ct_status ct_vocab_add(ct_vocab *vocab, ct_arena *arena, const char *text, size_t length, int id);
 int ct_vocab_find(const ct_vocab *vocab, const void *text, size_t length); // -1: not there
 void ct_vocab_deinit(ct_vocab *vocab);

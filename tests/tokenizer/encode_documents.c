@@ -1,5 +1,5 @@
-// encode_documents TOKENIZER: reads documents from standard input (4-byte little-endian length, bytes), writes their ids (4-byte count,
-// 4-byte ids) and says on standard error how fast that went. For compare_reference.py.
+// encode_documents TOKENIZER: reads documents from standard input (4-byte little-endian length, bytes), writes their
+// ids (4-byte count, 4-byte ids) and says on standard error how fast that went. For compare_reference.py.
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
 

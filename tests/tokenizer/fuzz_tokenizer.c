@@ -1,10 +1,13 @@
-// Fuzzes the loaders, encoding and decoding. `make test` replays the files of tests/tokenizer/corpus; to look for more:
-//   clang -std=c17 -D_GNU_SOURCE -DCT_FUZZ -g -O1 -fsanitize=fuzzer,address,undefined -Isrc/base/include -Isrc/tokenizer/include
-//     tests/tokenizer/fuzz_tokenizer.c src/tokenizer/*.c src/base/{memory,status,file}.c -lpcre2-8 -lutf8proc -lcjson -lm -o fuzz_tokenizer
+// Fuzzes the loaders, encoding and decoding. `make test` replays the files of tests/tokenizer/corpus; to look for
+// more:
+//   clang -std=c17 -D_GNU_SOURCE -DCT_FUZZ -g -O1 -fsanitize=fuzzer,address,undefined -Isrc/base/include
+//   -Isrc/tokenizer/include
+//     tests/tokenizer/fuzz_tokenizer.c src/tokenizer/*.c src/base/{memory,status,file}.c -lpcre2-8 -lutf8proc -lcjson
+//     -lm -o fuzz_tokenizer
 //   ./fuzz_tokenizer tests/tokenizer/corpus
-// An input is a letter (j tokenizer.json, c the same with a tokenizer_config.json of its own text, t tiktoken, s SentencePiece,
-// b llama2.c), a byte with the length of a text, the text, and the tokenizer's file. Of a file that opens it wants: the text is
-// encoded and decoded without harm, twice alike, all ids within the vocabulary.
+// An input is a letter (j tokenizer.json, c the same with a tokenizer_config.json of its own text, t tiktoken, s
+// SentencePiece, b llama2.c), a byte with the length of a text, the text, and the tokenizer's file. Of a file that
+// opens it wants: the text is encoded and decoded without harm, twice alike, all ids within the vocabulary.
 #include "base/file.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
@@ -17,9 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WANT(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) fprintf(stderr, "fuzz_tokenizer: not so: %s\n", #condition), abort();                        \
+#define WANT(condition)                                                                                              \
+    do {                                                                                                             \
+        if (!(condition)) fprintf(stderr, "fuzz_tokenizer: not so: %s\n", #condition), abort();                      \
     } while (0)
 
 static void put_file(const char *path, const void *bytes, size_t size) {
@@ -50,12 +53,14 @@ static void use(const ct_tokenizer *tokenizer, const unsigned char *text, size_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char kinds[] = "jctsb", *const names[] = {"tokenizer.json", "tokenizer.json", "x.tiktoken", "tokenizer.model", "tokenizer.bin"};
+    static const char kinds[] = "jctsb", *const names[] = {"tokenizer.json", "tokenizer.json", "x.tiktoken",
+                                                           "tokenizer.model", "tokenizer.bin"};
     const char *kind = size > 2 && data[0] ? strchr(kinds, data[0]) : NULL;
     if (!kind || data[1] > size - 2) return 0;
     const uint8_t *text = data + 2, *file = text + data[1];
     char *folder = ct_format("/dev/shm/ct_fuzz_%d", (int)getpid());
-    char *path = ct_format("%s/%s", folder, names[kind - kinds]), *config = ct_format("%s/tokenizer_config.json", folder);
+    char *path = ct_format("%s/%s", folder, names[kind - kinds]),
+         *config = ct_format("%s/tokenizer_config.json", folder);
     mkdir(folder, 0700);
     put_file(path, file, size - (size_t)(file - data));
     if (*kind == 'c') put_file(config, text, data[1]);

@@ -1,5 +1,5 @@
-// Every fixture tokenizer against what the reference implementation made of the same text; with CT_TESTDATA also the published ones,
-// on llama.cpp's golden files and on the hash of a longer text's ids. make_fixtures.py made them all.
+// Every fixture tokenizer against what the reference implementation made of the same text; with CT_TESTDATA also the
+// published ones, on llama.cpp's golden files and on the hash of a longer text's ids. make_fixtures.py made them all.
 #include "base/file.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
@@ -24,7 +24,8 @@ static char *read_file(const char *path, size_t *out_size) {
 
 static ct_tokenizer *open_tokenizer(const char *path, const char *pattern) {
     ct_tokenizer *tokenizer = NULL;
-    ct_status status = ct_tokenizer_open(path, (ct_tokenizer_options){.pattern = pattern, .ignore_config = 1}, &tokenizer);
+    ct_status status =
+        ct_tokenizer_open(path, (ct_tokenizer_options){.pattern = pattern, .ignore_config = 1}, &tokenizer);
     if (status) fail_msg("%s", ct_error_text(status));
     return tokenizer;
 }
@@ -56,7 +57,8 @@ static void check_mixed(const char *name, ct_tokenizer_context *context, const c
     ct_ids ids = {0};
     encode(context, text, size, 1, &ids);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fnv_of(&ids));
-    if ((int)ids.count != cJSON_GetObjectItem(want, "count")->valueint || strcmp(hash, cJSON_GetObjectItem(want, "fnv")->valuestring))
+    if ((int)ids.count != cJSON_GetObjectItem(want, "count")->valueint ||
+        strcmp(hash, cJSON_GetObjectItem(want, "fnv")->valuestring))
         fail_msg("%s: the mixed text gives %zu ids with hash %s", name, ids.count, hash);
     ct_ids_deinit(&ids);
     free(text);
@@ -110,9 +112,22 @@ static void check_fixture(const char *name, const char *file, const char *patter
 
 static void tokenizer_json_of_every_kind_gives_what_the_reference_gives(void **state) {
     (void)state;
-    static const char *const names[] = {"gpt2_like", "prefix_space", "llama3_like", "nfc_falcon", "starcoder", "llama2_like", "metaspace_first",
-                                        "metaspace_always", "metaspace_never", "word_end", "continuing", "split_removed",
-                                        "split_merged_with_previous", "split_merged_with_next", "split_contiguous", "unigram"};
+    static const char *const names[] = {"gpt2_like",
+                                        "prefix_space",
+                                        "llama3_like",
+                                        "nfc_falcon",
+                                        "starcoder",
+                                        "llama2_like",
+                                        "metaspace_first",
+                                        "metaspace_always",
+                                        "metaspace_never",
+                                        "word_end",
+                                        "continuing",
+                                        "split_removed",
+                                        "split_merged_with_previous",
+                                        "split_merged_with_next",
+                                        "split_contiguous",
+                                        "unigram"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *file = ct_format("%s.json", names[i]);
         check_fixture(names[i], file, NULL);
@@ -167,7 +182,8 @@ static void published_tokenizers_hash_alike_on_mixed_text(void **state) {
     free(data);
 }
 
-static void check_block(const char *name, ct_tokenizer_context *context, const char *block, size_t size, char **line) {
+static void check_block(const char *name, ct_tokenizer_context *context, const char *block, size_t size,
+                        char **line) {
     ct_ids ids = {0};
     encode(context, block, size, 1, &ids);
     char *stop = strchr(*line, '\n');
@@ -177,7 +193,8 @@ static void check_block(const char *name, ct_tokenizer_context *context, const c
     for (char *p = *line, *end;; p = end, count++) {
         long id = strtol(p, &end, 10);
         if (end == p) break;
-        if (count >= ids.count || ids.ids[count] != id) fail_msg("%s: '%.*s': id %zu should be %ld", name, (int)size, block, count, id);
+        if (count >= ids.count || ids.ids[count] != id)
+            fail_msg("%s: '%.*s': id %zu should be %ld", name, (int)size, block, count, id);
     }
     if (count != ids.count) fail_msg("%s: '%.*s': %zu ids, not %zu", name, (int)size, block, ids.count, count);
     *line = stop + 1;
@@ -187,7 +204,8 @@ static void check_block(const char *name, ct_tokenizer_context *context, const c
 static void check_golden(const char *data, const char *name, const char *tokenizer_name) {
     static const char parting[] = "\n__ggml_vocab_test__\n";
     char *path = ct_format("%s/tokenizers/%s", data, tokenizer_name);
-    char *input_path = ct_format("%s/tokenizers/golden/%s.inp", data, name), *output_path = ct_format("%s/tokenizers/golden/%s.out", data, name);
+    char *input_path = ct_format("%s/tokenizers/golden/%s.inp", data, name),
+         *output_path = ct_format("%s/tokenizers/golden/%s.out", data, name);
     size_t size;
     char *input = read_file(input_path, &size), *output = read_file(output_path, &size), *line = output;
     ct_tokenizer *tokenizer = open_tokenizer(path, NULL);

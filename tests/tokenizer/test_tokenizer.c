@@ -1,5 +1,5 @@
-// What fixtures do not show: ill-formed UTF-8, streams, threads, long words, added tokens from tokenizer_config.json, scanners against their
-// regular expressions, bad files, and the command line.
+// What fixtures do not show: ill-formed UTF-8, streams, threads, long words, added tokens from tokenizer_config.json,
+// scanners against their regular expressions, bad files, and the command line.
 #include "core.h"
 #include "split.h"
 #include "unicode.h"
@@ -29,7 +29,8 @@ static ct_tokenizer *open_fixture(const char *file) {
     return tokenizer;
 }
 
-static void encode(const ct_tokenizer *tokenizer, const void *text, size_t size, ct_encode_options options, ct_ids *ids) {
+static void encode(const ct_tokenizer *tokenizer, const void *text, size_t size, ct_encode_options options,
+                   ct_ids *ids) {
     ct_tokenizer_context *context = ct_tokenizer_context_create(tokenizer);
     ids->count = 0;
     ct_status status = ct_tokenizer_encode(context, text, size, options, ids);
@@ -57,15 +58,24 @@ static void ill_formed_sequences_become_one_replacement_a_maximal_part(void **st
     (void)state;
     static const struct {
         const char *bytes, *want;
-    } cases[] = {{"a\xff" "b", "a\xef\xbf\xbd" "b"},
+    } cases[] = {{"a\xff"
+                  "b",
+                  "a\xef\xbf\xbd"
+                  "b"},
                  {"\xc0\x80", "\xef\xbf\xbd\xef\xbf\xbd"},
                  {"\xe2\x82", "\xef\xbf\xbd"},
-                 {"\xe2\x82" "A", "\xef\xbf\xbd" "A"},
+                 {"\xe2\x82"
+                  "A",
+                  "\xef\xbf\xbd"
+                  "A"},
                  {"\xf0\x9f\x98", "\xef\xbf\xbd"},
                  {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
                  {"\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
                  {"\xe0\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
-                 {"\xf1\x80\x80\xe1\x80\xc2" "b", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "b"},
+                 {"\xf1\x80\x80\xe1\x80\xc2"
+                  "b",
+                  "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+                  "b"},
                  {"\xe4\xbd\xa0\xf0\x9f\x99\x82", "\xe4\xbd\xa0\xf0\x9f\x99\x82"}};
     ct_buffer out = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -78,7 +88,8 @@ static void ill_formed_sequences_become_one_replacement_a_maximal_part(void **st
 
 // ---- scanners ------------------------------------------------------------------------------------
 
-static void compare_with_pattern(const char *pattern, ct_pattern_flavour flavour, const uint8_t *classes, const char *text, size_t size) {
+static void compare_with_pattern(const char *pattern, ct_pattern_flavour flavour, const uint8_t *classes,
+                                 const char *text, size_t size) {
     ct_splitter fast = {0}, slow = {0};
     char *wrapped = ct_format("(?:%s)", pattern);
     assert_non_null(ct_scanner_find(pattern, strlen(pattern), flavour));
@@ -92,7 +103,8 @@ static void compare_with_pattern(const char *pattern, ct_pattern_flavour flavour
     assert_null(ct_splitter_run(&slow, classes, &b, 1));
     for (size_t i = 0; i < a.words.count && i < b.words.count; i++)
         if (a.words.items[i].end != b.words.items[i].end)
-            fail_msg("%.60s: word %zu of the text ends at %u, not %u", pattern, i, a.words.items[i].end, b.words.items[i].end);
+            fail_msg("%.60s: word %zu of the text ends at %u, not %u", pattern, i, a.words.items[i].end,
+                     b.words.items[i].end);
     assert_int_equal(a.words.count, b.words.count);
     ct_split_work_deinit(&a);
     ct_split_work_deinit(&b);
@@ -105,7 +117,8 @@ static void scanners_cut_where_their_patterns_do(void **state) {
     (void)state;
     static const char *const deepseek[] = {
         "\\p{N}{1,3}", "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+",
-        "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
+        "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+        "?[\\p{P}\\p{S}]+[\r\n]*|"
         "\\s*[\r\n]+|\\s+(?!\\S)|\\s+"};
     uint8_t *classes = ct_unicode_expand();
     char *text;
@@ -122,8 +135,10 @@ static void scanners_cut_where_their_patterns_do(void **state) {
     }
     for (int spaces = 0; spaces < 4; spaces++) {
         static const char *const tails[] = {"x \n ", "x\n\n", "x   ", " "};
-        compare_with_pattern(ct_pattern_named("cl100k_base"), CT_FLAVOUR_RUST, classes, tails[spaces], strlen(tails[spaces]));
-        compare_with_pattern(ct_pattern_named("llama3"), CT_FLAVOUR_ONIG, classes, tails[spaces], strlen(tails[spaces]));
+        compare_with_pattern(ct_pattern_named("cl100k_base"), CT_FLAVOUR_RUST, classes, tails[spaces],
+                             strlen(tails[spaces]));
+        compare_with_pattern(ct_pattern_named("llama3"), CT_FLAVOUR_ONIG, classes, tails[spaces],
+                             strlen(tails[spaces]));
     }
     free(text);
     free(classes);
@@ -139,7 +154,8 @@ static double seconds(void) {
 
 static void a_megabyte_of_one_letter_is_no_trap(void **state) {
     (void)state;
-    static const char *const files[] = {"gpt2_like.json", "llama2_like.json", "unigram.json", "sp_unigram.model", "sp_bpe.model", "word_end.json"};
+    static const char *const files[] = {"gpt2_like.json",   "llama2_like.json", "unigram.json",
+                                        "sp_unigram.model", "sp_bpe.model",     "word_end.json"};
     size_t size = 1 << 20;
     char *text = ct_malloc(size);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -210,12 +226,13 @@ static void special_tokens_in_text_can_be_plain_text(void **state) {
     ct_tokenizer_close(tokenizer);
 }
 
-// torchtitan 0.2.2: bos_token and eos_token of tokenizer_config.json, as text or object, become special tokens; BOS and EOS are added
-// unless the template does it.
+// torchtitan 0.2.2: bos_token and eos_token of tokenizer_config.json, as text or object, become special tokens; BOS
+// and EOS are added unless the template does it.
 static void bos_and_eos_come_from_the_config_beside(void **state) {
     (void)state;
-    static const char *const configs[] = {"{\"bos_token\": \"<B>\", \"eos_token\": {\"content\": \"<E>\", \"lstrip\": false}, \"add_eos_token\": true}",
-                                          "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"pad_token\": null}"};
+    static const char *const configs[] = {
+        "{\"bos_token\": \"<B>\", \"eos_token\": {\"content\": \"<E>\", \"lstrip\": false}, \"add_eos_token\": true}",
+        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"pad_token\": null}"};
     char *text;
     size_t size;
     for (int i = 0; i < 2; i++) {
@@ -256,7 +273,8 @@ static void take_whole_characters(void *context, const void *bytes, size_t size)
 
 static void a_stream_holds_back_half_characters(void **state) {
     (void)state;
-    static const char text[] = "na\xc3\xafve \xf0\x9f\xa6\x99\xf0\x9f\x91\x8d\xf0\x9f\x8f\xbd \xe4\xbd\xa0\xf3\xb0\x80\x80!";
+    static const char text[] =
+        "na\xc3\xafve \xf0\x9f\xa6\x99\xf0\x9f\x91\x8d\xf0\x9f\x8f\xbd \xe4\xbd\xa0\xf3\xb0\x80\x80!";
     static const char *const files[] = {"gpt2_like.json", "llama2_like.json", "sp_bpe.model"};
     for (int i = 0; i < 3; i++) {
         ct_tokenizer *tokenizer = open_fixture(files[i]);
@@ -264,7 +282,8 @@ static void a_stream_holds_back_half_characters(void **state) {
         encode(tokenizer, text, sizeof text - 1, (ct_encode_options){.no_template = 1}, &ids);
         ct_decode_stream stream = {.tokenizer = tokenizer};
         ct_string out = {0};
-        for (size_t k = 0; k < ids.count; k++) ct_decode_stream_push(&stream, ids.ids[k], take_whole_characters, &out);
+        for (size_t k = 0; k < ids.count; k++)
+            ct_decode_stream_push(&stream, ids.ids[k], take_whole_characters, &out);
         ct_decode_stream_finish(&stream, take_whole_characters, &out);
         assert_string_equal(out.text, text);
         ct_string_deinit(&out);
@@ -276,7 +295,8 @@ static void a_stream_holds_back_half_characters(void **state) {
 static void bytes_that_form_no_character_come_out_as_they_are(void **state) {
     (void)state;
     ct_tokenizer *tokenizer = open_fixture("llama2_like.json");
-    int32_t ids[] = {ct_tokenizer_id(tokenizer, "<0xF0>", 6), ct_tokenizer_id(tokenizer, "<0x9F>", 6), ct_tokenizer_id(tokenizer, "<0xFF>", 6), 1};
+    int32_t ids[] = {ct_tokenizer_id(tokenizer, "<0xF0>", 6), ct_tokenizer_id(tokenizer, "<0x9F>", 6),
+                     ct_tokenizer_id(tokenizer, "<0xFF>", 6), 1};
     char *text;
     size_t size;
     ct_tokenizer_decode(tokenizer, ids, 4, 1, &text, &size); // <s>, id 1, is special
@@ -297,22 +317,32 @@ static void expect_error(const char *path, const char *part) {
 
 static void what_is_not_supported_is_named(void **state) {
     (void)state;
-    static const char head[] = "{\"added_tokens\": [], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]%s}%s}";
+    static const char head[] = "{\"added_tokens\": [], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
+                               "1, \"ab\": 2}, \"merges\": [\"a b\"]%s}%s}";
     static const struct {
         const char *in_model, *behind, *says;
-    } cases[] = {{"", ", \"normalizer\": {\"type\": \"Cyrillic\"}", "'Cyrillic'"},
-                 {"", ", \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Nope\"}]}", "'Nope'"},
-                 {"", ", \"decoder\": {\"type\": \"WordPiece\"}", "'WordPiece'"},
-                 {"", ", \"post_processor\": {\"type\": \"Hm\"}", "'Hm'"},
-                 {", \"dropout\": 0.1", "", "dropout"},
-                 {", \"unk_token\": \"zz\"", "", "'zz'"},
-                 {"", ", \"truncation\": {\"max_length\": 5}", "truncation"},
-                 {"", ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a\"}, \"behavior\": \"Isolated\"}", "regular expression"},
-                 {"", ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[b-a]\"}, \"behavior\": \"Isolated\"}", "out of order"},
-                 {"", ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[ab\"}, \"behavior\": \"Isolated\"}", "closing bracket"}};
+    } cases[] = {
+        {"", ", \"normalizer\": {\"type\": \"Cyrillic\"}", "'Cyrillic'"},
+        {"", ", \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Nope\"}]}", "'Nope'"},
+        {"", ", \"decoder\": {\"type\": \"WordPiece\"}", "'WordPiece'"},
+        {"", ", \"post_processor\": {\"type\": \"Hm\"}", "'Hm'"},
+        {", \"dropout\": 0.1", "", "dropout"},
+        {", \"unk_token\": \"zz\"", "", "'zz'"},
+        {"", ", \"truncation\": {\"max_length\": 5}", "truncation"},
+        {"",
+         ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a\"}, \"behavior\": \"Isolated\"}",
+         "regular expression"},
+        {"",
+         ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[b-a]\"}, \"behavior\": "
+         "\"Isolated\"}",
+         "out of order"},
+        {"",
+         ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[ab\"}, \"behavior\": \"Isolated\"}",
+         "closing bracket"}};
     char *folder = temporary_folder();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *json = ct_format(head, cases[i].in_model, cases[i].behind), *path = write_file(folder, "tokenizer.json", json, strlen(json));
+        char *json = ct_format(head, cases[i].in_model, cases[i].behind),
+             *path = write_file(folder, "tokenizer.json", json, strlen(json));
         expect_error(path, cases[i].says);
         free(path);
         free(json);
@@ -341,7 +371,9 @@ static void files_cut_off_anywhere_are_refused(void **state) {
     static const struct {
         const char *fixture, *name;
         size_t step;
-    } cases[] = {{"gpt2_like.json", "tokenizer.json", 211}, {"sp_bpe.model", "tokenizer.model", 83}, {"sp_unigram.model", "spiece.model", 4801}};
+    } cases[] = {{"gpt2_like.json", "tokenizer.json", 211},
+                 {"sp_bpe.model", "tokenizer.model", 83},
+                 {"sp_unigram.model", "spiece.model", 4801}};
     char *folder = temporary_folder();
     assert_int_equal(rmdir(folder), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

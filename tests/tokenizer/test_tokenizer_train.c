@@ -1,4 +1,5 @@
-// Training, and the command. Expected merges: by hand, and (train_small.json) by the trainer of Hugging Face's tokenizers.
+// Training, and the command. Expected merges: by hand, and (train_small.json) by the trainer of Hugging Face's
+// tokenizers.
 #include "base/file.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
@@ -33,8 +34,8 @@ static char *read_in(const char *folder, const char *name) {
 
 static void merges_go_by_count_then_by_symbol(void **state) {
     (void)state;
-    // Words (llama3's pattern): "ab" once, " ab" twice, " cb" three times. Pairs: " c" 3, "cb" 3, "ab" 3, " a" 2: ties go to the smaller
-    // left symbol, and a space comes behind the letters in the byte-level alphabet.
+    // Words (llama3's pattern): "ab" once, " ab" twice, " cb" three times. Pairs: " c" 3, "cb" 3, "ab" 3, " a" 2:
+    // ties go to the smaller left symbol, and a space comes behind the letters in the byte-level alphabet.
     char *folder = temporary_folder();
     ct_tokenizer_trainer *trainer = NULL;
     assert_null(ct_tokenizer_trainer_create((ct_train_options){.vocab_size = 256 + 2 + 4}, &trainer));
@@ -45,7 +46,8 @@ static void merges_go_by_count_then_by_symbol(void **state) {
     ct_tokenizer_trainer_destroy(trainer);
     assert_int_equal(size, 262);
     char *json = read_in(folder, "tokenizer.json");
-    assert_non_null(strstr(json, "\"merges\": [\n   \"a b\",\n   \"c b\",\n   \"\xc4\xa0 cb\",\n   \"\xc4\xa0 ab\"]"));
+    assert_non_null(
+        strstr(json, "\"merges\": [\n   \"a b\",\n   \"c b\",\n   \"\xc4\xa0 cb\",\n   \"\xc4\xa0 ab\"]"));
     free(json);
     assert_null(ct_folder_remove(folder));
     free(folder);
@@ -95,7 +97,8 @@ static void what_cannot_be_trained_is_said(void **state) {
     assert_non_null(strstr(ct_error_text(status), "no text"));
     ct_tokenizer_trainer_destroy(trainer);
     static const char *const paths[] = {"/nonexistent/text"};
-    assert_int_equal(ct_error_code(ct_tokenizer_train(paths, 1, (ct_train_options){0}, "/tmp/x", NULL)), CT_NOT_FOUND);
+    assert_int_equal(ct_error_code(ct_tokenizer_train(paths, 1, (ct_train_options){0}, "/tmp/x", NULL)),
+                     CT_NOT_FOUND);
 }
 
 // ---- the command ---------------------------------------------------------------------------------
@@ -120,7 +123,8 @@ static int run(const char *arguments, char **out) {
 static void expect(const char *arguments, int code, const char *part) {
     char *out;
     int status = run(arguments, &out);
-    if (status != code || !strstr(out, part)) fail_msg("`%s` gives status %d and '%s'; wanted %d and '%s'", arguments, status, out, code, part);
+    if (status != code || !strstr(out, part))
+        fail_msg("`%s` gives status %d and '%s'; wanted %d and '%s'", arguments, status, out, code, part);
     free(out);
 }
 
@@ -180,8 +184,10 @@ static void the_command_says_what_is_wrong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_go_by_count_then_by_symbol),       cmocka_unit_test(training_gives_the_merges_of_the_reference),
-        cmocka_unit_test(what_cannot_be_trained_is_said),          cmocka_unit_test(the_command_encodes_decodes_and_describes),
+        cmocka_unit_test(merges_go_by_count_then_by_symbol),
+        cmocka_unit_test(training_gives_the_merges_of_the_reference),
+        cmocka_unit_test(what_cannot_be_trained_is_said),
+        cmocka_unit_test(the_command_encodes_decodes_and_describes),
         cmocka_unit_test(the_command_says_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
