@@ -186,6 +186,7 @@ ct_status ct_tokenizer_encode(ct_tokenizer_context *context, const void *text, s
     CT_CHECK(size < (size_t)INT32_MAX / 3, CT_INVALID, "a text of %zu bytes: at most %d can be encoded at once", size,
              INT32_MAX / 3);
     int use_template = !options.no_template;
+    if (!out_ids->ids) grow_ids(out_ids, 256);
     if (options.add_bos && info->bos_id >= 0 && !(use_template && info->template_bos))
         ct_ids_add(out_ids, info->bos_id);
     for (int i = 0; use_template && i < tokenizer->before_count; i++) ct_ids_add(out_ids, tokenizer->before[i]);
