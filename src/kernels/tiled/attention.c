@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-enum { CHUNK_MAX = 8 * ROWS, STRIP_TILES = ROWS / TILE };
+enum { CHUNK_BYTES = 384 * 1024, STRIP_TILES = ROWS / TILE };
 
 typedef struct {
     const ct_call *call;
@@ -48,9 +48,11 @@ static size_t room_place(room *w, char *base, const shape *c, int64_t rows) {
     return from.used;
 }
 
+// Long runs of rows use a packed block of keys often, but q and o must stay in the second cache, and all threads must have some.
 static int64_t chunk_rows(const shape *c, int threads) {
+    int64_t most = CHUNK_BYTES / (4 * (depth_words(c->d) + rounded_up(c->e, LANES))) / ROWS * ROWS;
     int64_t even = rounded_up(c->B * c->G * c->T * c->Q / (6 * (int64_t)threads) + 1, ROWS);
-    return even > CHUNK_MAX ? CHUNK_MAX : even;
+    return most < ROWS ? ROWS : even < most ? even : most;
 }
 static size_t forward_scratch(const ct_call *call, int threads) {
     shape c = shape_of(call, 0, 3);
@@ -64,6 +66,8 @@ CT_INLINE void pack_keys(const job *j, room *w, int64_t pair, int64_t block, ct_
     const shape *c = &j->shape;
     int64_t kw = depth_words(c->d), ew = depth_words(c->e);
     for (int s = 0; s < KEYS; s++) {
+        fetch_row(j->call->in[1].data, key_row(c, pair, block * KEYS + s + AHEAD), c->d, dtype);
+        fetch_row(j->call->in[2].data, key_row(c, pair, block * KEYS + s + AHEAD), c->e, dtype);
         int matters = key_matters(&w->block, s, w->chunk.span);
         int64_t key = matters ? key_row(c, pair, block * KEYS + s) : 0;
         pack_row(w->k_sk + s * kw, kw, j->call->in[1].data, key * c->d, matters ? c->d : 0, dtype);
@@ -148,9 +152,11 @@ CT_INLINE void begin_chunk(const job *j, room *w, int64_t pair, int64_t first, i
     const shape *c = &j->shape;
     int64_t kw = depth_words(c->d), E = rounded_up(c->e, LANES);
     query_chunk_read(c, pair, first, count, &w->chunk);
-    row_walk walk = row_walk_begin(c, pair, first);
-    for (int64_t r = 0; r < count; r++, row_walk_next(&walk))
+    row_walk walk = row_walk_begin(c, pair, first), ahead = row_walk_begin(c, pair, first + AHEAD);
+    for (int64_t r = 0; r < count; r++, row_walk_next(&walk), row_walk_next(&ahead)) {
+        fetch_row(j->call->in[0].data, ahead.row, c->d, dtype);
         pack_row(w->q_rk + r * kw, kw, j->call->in[0].data, walk.row * c->d, c->d, dtype);
+    }
     memset(w->q_rk + count * kw, 0, 4 * (size_t)((w->chunk.padded - count) * kw));
     memset(w->o_rE, 0, 4 * (size_t)(w->chunk.padded * E));
     memset(w->sum_r16, 0, 4 * (size_t)(w->chunk.padded * LANES));

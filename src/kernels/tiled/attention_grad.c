@@ -96,8 +96,11 @@ CT_INLINE void begin_chunk(const job *j, room *w, int64_t pair, int64_t first, c
     const shape *c = &j->shape;
     int64_t count = j->rows - first < CHUNK_ROWS ? j->rows - first : CHUNK_ROWS;
     query_chunk_read(c, pair, first, count, &w->chunk);
-    row_walk walk = row_walk_begin(c, pair, first);
-    for (int64_t r = 0; r < w->chunk.padded; r++, row_walk_next(&walk)) {
+    row_walk walk = row_walk_begin(c, pair, first), ahead = row_walk_begin(c, pair, first + AHEAD);
+    for (int64_t r = 0; r < w->chunk.padded; r++, row_walk_next(&walk), row_walk_next(&ahead)) {
+        fetch_row(j->call->in[1].data, ahead.row, c->d, dtype);
+        fetch_row(j->call->in[0].data, ahead.row, c->e, dtype);
+        fetch_row(j->call->in[4].data, ahead.row, c->e, dtype);
         int real = r < count;
         int64_t row = real ? walk.row : 0;
         pack_row(w->q_rk + r * j->kw, j->kw, j->call->in[1].data, row * c->d, real ? c->d : 0, dtype);
@@ -114,6 +117,8 @@ CT_INLINE void begin_chunk(const job *j, room *w, int64_t pair, int64_t first, c
 CT_INLINE void pack_keys(const job *j, room *w, int64_t pair, int64_t block, ct_dtype dtype) {
     const shape *c = &j->shape;
     for (int s = 0; s < KEYS; s++) {
+        fetch_row(j->call->in[2].data, key_row(c, pair, block * KEYS + s + AHEAD), c->d, dtype);
+        fetch_row(j->call->in[3].data, key_row(c, pair, block * KEYS + s + AHEAD), c->e, dtype);
         int matters = key_matters(&w->block, s, w->chunk.span);
         int64_t key = matters ? key_row(c, pair, block * KEYS + s) : 0;
         pack_row(w->k_sk + s * j->kw, j->kw, j->call->in[2].data, key * c->d, matters ? c->d : 0, dtype);

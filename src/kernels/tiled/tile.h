@@ -101,15 +101,29 @@ CT_INLINE int64_t depth_words(int64_t n) { return rounded_up(BF16_DOT ? (n + 1) 
 
 // A row of n numbers as words along the depth, zeros after them up to `words`, a multiple of LANES.
 CT_INLINE void pack_row(uint32_t *row, int64_t words, const void *x, int64_t at, int64_t n, ct_dtype dtype) {
-    for (int64_t i = 0; i < words; i += LANES) {
-        int64_t left = n - i * (BF16_DOT ? 2 : 1);
-        if (BF16_DOT) {
-            __mmask32 mask = left >= 2 * LANES ? ~0u : left > 0 ? (1u << left) - 1 : 0;
-            _mm512_storeu_si512(row + i, _mm512_maskz_loadu_epi16(mask, (const uint16_t *)x + at + 2 * i));
-        } else {
-            v_store(row, i, LANES, CT_F32, v_load(x, at + i, left >= LANES ? LANES : left > 0 ? (int)left : 0, dtype));
-        }
+    enum { PER_VECTOR = BF16_DOT ? 2 * LANES : LANES };
+    int64_t i = 0, left = n;
+    for (; left >= PER_VECTOR; i += LANES, at += PER_VECTOR, left -= PER_VECTOR)
+        if (BF16_DOT)
+            _mm512_storeu_si512(row + i, _mm512_loadu_si512((const uint16_t *)x + at));
+        else
+            v_store(row, i, LANES, CT_F32, v_load(x, at, LANES, dtype));
+    if (left > 0) {
+        if (BF16_DOT)
+            _mm512_storeu_si512(row + i, _mm512_maskz_loadu_epi16((1u << left) - 1, (const uint16_t *)x + at));
+        else
+            v_store(row, i, LANES, CT_F32, v_load(x, at, (int)left, dtype));
+        i += LANES;
     }
+    for (; i < words; i += LANES) _mm512_storeu_si512(row + i, _mm512_setzero_si512());
+}
+
+// A row that will be packed AHEAD rows from now; past a tensor's end it is only an address.
+enum { AHEAD = 24 };
+CT_INLINE void fetch_row(const void *x, int64_t row, int64_t n, ct_dtype dtype) {
+    int64_t bytes = n * (int64_t)ct_dtype_bytes(dtype);
+    uintptr_t at = (uintptr_t)x + (uintptr_t)(row * bytes);
+    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)(at + (uintptr_t)i), _MM_HINT_T0);
 }
 
 // 16×16 words: to[j][i] = from[i][j].
