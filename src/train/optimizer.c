@@ -4,6 +4,8 @@
 #include "autodiff/autodiff.h"
 #include "base/wide.h"
 
+#include <math.h>
+
 const char *ct_moment_name(ct_arena *arena, const char *parameter, int second) {
     return ct_arena_format(arena, "optimizer.%s.%s", parameter, second ? "exp_avg_sq" : "exp_avg");
 }
@@ -85,7 +87,7 @@ ct_status ct_step_build_update(const ct_model *model, const ct_graph *micro, con
     for (int i = 0; i < model->parameters_count; i++) u.gradients[i] = whole_gradient(&u, &model->parameters[i]);
     ct_value norm = norm_of_all(&u);
     ct_build_output(g, "grad_norm", norm);
-    ct_value clip = ct_clip_factor(g, norm, options->max_norm > 0 ? options->max_norm : 3e38);
+    ct_value clip = ct_clip_factor(g, norm, options->max_norm > 0 ? fmin(options->max_norm, 3e38) : 3e38);
     for (int i = 0; i < model->parameters_count; i++) step_parameter(&u, i, clip);
     return ct_graph_status(g);
 }
