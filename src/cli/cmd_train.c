@@ -22,6 +22,7 @@ static ct_status train(const char *path, int argc, char **argv, int *out_stopped
     ct_config *config;
     ct_trainer *trainer = NULL;
     ct_stop_handlers handlers;
+    signal(SIGPIPE, SIG_IGN); // a reader of the progress lines that goes away is no reason to end
     ct_stop_watch(&handlers); // until the end: asking twice is no reason to lose anything
     ct_status status = ct_config_load(&arena, path, argc, argv, &config);
     if (!status) status = ct_config_check_train(config, print_note, NULL);

@@ -1,9 +1,11 @@
 // `ctitan COMMAND …`: finds the command in the table and runs it. A new command is a file cmd_<name>.c and a line here.
 #include "commands.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const ct_command commands[] = {
     {"train", ct_cmd_train, "train a model that a TOML file describes"},
@@ -24,7 +26,15 @@ static void print_help(FILE *out) {
     fputs("\n`ctitan COMMAND --help` explains a command; `ctitan --version` prints the version.\n", out);
 }
 
+// Where a standard stream is closed (`>&-`), the next file opened would get its number, and be written to by every message.
+static void open_standard_streams(void) {
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {}
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
+    open_standard_streams();
     if (argc < 2) return print_help(stderr), 2;
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return print_help(stdout), 0;

@@ -5,9 +5,11 @@
 #include "kernels/peak.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 struct ct_metrics {
@@ -31,14 +33,31 @@ size_t ct_rss_bytes(void) {
     return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+// One run a dump folder: two would mix their lines and clear away each other's checkpoints. The lock goes with the process.
+static ct_status lock(int fd, const char *path) {
+    CT_CHECK(flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, CT_INVALID, "another run is writing to %s", path);
+    return CT_OK;
+}
+
+ct_status ct_metrics_check_free(const ct_config *config) {
+    char *path = ct_format("%s/metrics.jsonl", config->job.dump_folder);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    ct_status status = fd < 0 ? CT_OK : lock(fd, path);
+    if (fd >= 0) close(fd);
+    free(path);
+    return status;
+}
+
 // Opens a file of lines for appending, after taking off the half of a line that a killed or full run left.
 static ct_status open_lines(const char *path, FILE **out_file) {
     FILE *file = fopen(path, "a+");
     CT_CHECK(file, CT_IO, "cannot write %s: %s", path, strerror(errno));
+    *out_file = file; // closed with the metrics, whatever comes
+    CT_TRY(lock(fileno(file), path));
     long end = fseek(file, 0, SEEK_END) ? 0 : ftell(file), keep = end;
     for (; keep > 0 && !fseek(file, keep - 1, SEEK_SET) && fgetc(file) != '\n'; keep--) {}
-    if (keep < end && ftruncate(fileno(file), keep)) keep = end;
-    *out_file = file;
+    if (keep < end && ftruncate(fileno(file), keep))
+        fprintf(stderr, "ctitan: %s ends in half a line\n", path);
     return CT_OK;
 }
 

@@ -184,6 +184,7 @@ static ct_status restore_state(ct_trainer *t, const char *json, int has_moments)
         char *text = cJSON_PrintUnformatted(data);
         status = ct_data_state_restore(t->data, text, strlen(text));
         cJSON_free(text);
+        if (status) status = ct_error_note(status, "checkpoint.exclude_from_loading = [\"dataloader\"] reads from the beginning");
     }
     cJSON_Delete(state);
     return status;

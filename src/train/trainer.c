@@ -83,6 +83,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY(ct_setup_model(&t->arena, c, &t->model));
     CT_TRY(ct_setup_check_sizes(c, &t->model, 0));
     CT_TRY(ct_setup_micro_batches(c, 1, &t->micro_batches));
+    CT_TRY(ct_metrics_check_free(c));
     CT_TRY_AS(ct_encoder_create(c->model.hf_assets_path, 2, &t->encoder), "the tokenizer, model.hf_assets_path from %s",
               ct_config_origin_text(c, "model.hf_assets_path"));
     CT_TRY(ct_setup_check_sizes(c, &t->model, ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder))->vocab_size));

@@ -45,6 +45,7 @@ ct_status ct_profile_after(ct_trainer *trainer);  // writes and prints what was 
 
 // ---- metrics.c: the console line, metrics.jsonl, TensorBoard ----
 ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, ct_metrics **out);
+ct_status ct_metrics_check_free(const ct_config *config); // an error where another run writes to the dump folder
 void ct_metrics_close(ct_metrics *metrics);
 void ct_metrics_step(ct_metrics *metrics, const ct_step_report *report, int64_t tokens_seen, int force);
 void ct_metrics_validation(ct_metrics *metrics, int64_t step, double loss, int64_t tokens, double seconds);

@@ -20,6 +20,7 @@ typedef struct {
     long max_rss_kb;    // largest resident set
     double seconds;
     long file_bytes;    // > 0: no file may grow beyond this many bytes (a full disk)
+    int closed_fd;           // > 0: this standard stream is closed
     const char *stdout_path; // where standard output goes instead of out; NULL: out
 } scene;
 

@@ -150,6 +150,22 @@ static void metrics_that_cannot_be_written_are_said_once(void **state) {
     free(folder), free(path);
 }
 
+static void with_a_standard_stream_closed_no_file_gets_its_lines(void **state) {
+    scene *s = *state;
+    for (s->closed_fd = STDOUT_FILENO; s->closed_fd <= STDERR_FILENO; s->closed_fd++) {
+        char *dump = ct_format("run-%d", s->closed_fd), *names[] = {ct_format("%s/metrics.jsonl", dump), ct_format("%s/config.toml", dump)};
+        assert_int_equal(run(s, BASE "%s " SAVING "--training.steps 4 --compile.enable", dump), 0);
+        free(curve_of(s, dump));
+        for (int i = 0; i < 2; i++) {
+            char *text = read_scene_file(s, names[i]);
+            assert_null(strstr(text, "tokens/s"));
+            assert_null(strstr(text, "no effect"));
+            free(text), free(names[i]);
+        }
+        free(dump);
+    }
+}
+
 static void the_half_of_a_line_that_a_dead_run_left_is_taken_off(void **state) {
     scene *s = *state;
     char *folder = ct_format("%s/run", s->folder);
@@ -213,6 +229,7 @@ int main(void) {
         TEST(a_step_folder_is_an_initial_checkpoint_as_well_as_their_folder),
         TEST(a_disk_that_fills_while_saving_loses_nothing),
         TEST(metrics_that_cannot_be_written_are_said_once),
+        TEST(with_a_standard_stream_closed_no_file_gets_its_lines),
         TEST(the_half_of_a_line_that_a_dead_run_left_is_taken_off),
         TEST(a_last_save_in_hugging_faces_form_can_be_made_again),
         TEST(export_and_import_keep_the_loss),

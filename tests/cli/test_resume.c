@@ -114,12 +114,27 @@ static void without_checkpoints_a_signal_still_ends_it_with_75(void **state) {
     assert_false(has_scene_file(s, "run/checkpoint"));
 }
 
+static void two_runs_do_not_share_a_folder(void **state) {
+    scene *s = *state;
+    pid_t process = start(s, BASE "run --training.steps 1000000 --checkpoint.enable");
+    for (int i = 0; i < 600 && !has_scene_file(s, "run/config.toml"); i++) sleep_s(0.05);
+    int status;
+    scene other = {.folder = s->folder};
+    assert_int_equal(run(&other, BASE "run --training.steps 3 --checkpoint.enable"), 1);
+    if (!strstr(other.err, "another run is writing to ")) fail_msg("%s", other.err);
+    free(other.out), free(other.err);
+    kill(process, SIGKILL);
+    assert_int_equal(waitpid(process, &status, 0), process);
+    if (run(s, BASE "run --training.steps 3 --checkpoint.enable")) fail_msg("%s", s->err); // the lock is gone with its process
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_open, scene_close)
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(stopping_loses_nothing),
         TEST(stopping_while_it_validates_loses_nothing),
         TEST(being_killed_at_any_moment_loses_nothing),
+        TEST(two_runs_do_not_share_a_folder),
         TEST(without_checkpoints_a_signal_still_ends_it_with_75),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
