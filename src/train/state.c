@@ -5,6 +5,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,8 +136,37 @@ static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype)
     return status;
 }
 
+typedef struct {
+    const float *data;
+    int64_t count;
+    atomic_int *is_bad;
+} finite_search;
+
+static void search_part(void *context, int thread, int threads) {
+    const finite_search *s = context;
+    long long begin, end;
+    float sum = 0; // of zeros: a NaN where a value is not finite
+    ct_share(s->count, 1024, thread, threads, &begin, &end);
+    for (long long i = begin; i < end; i++) sum += s->data[i] * 0;
+    if (sum != 0) atomic_store(s->is_bad, 1);
+}
+
+// A checkpoint to go on from has no use where a weight is not finite (the optimizer can make one from a finite gradient).
+static ct_status check_finite(const ct_trainer *t) {
+    for (int i = 0; i < t->model.parameters_count; i++) {
+        const ct_parameter *p = &t->model.parameters[i];
+        atomic_int is_bad = 0;
+        finite_search search = {ct_exec_data(t->exec, p->name), ct_type_elems(&p->type), &is_bad};
+        ct_team_run(t->team, search_part, &search);
+        CT_CHECK(!is_bad, CT_NONFINITE, "step %lld: the update made values of %s that are not finite; nothing is saved of it",
+                 (long long)t->position, p->name);
+    }
+    return CT_OK;
+}
+
 ct_status ct_trainer_save(ct_trainer *t, int last) {
     const ct_config_checkpoint *c = &t->config->checkpoint;
+    CT_TRY(check_finite(t));
     ct_export_dtype dtype = c->export_dtype == CT_CFG_BFLOAT16  ? CT_EXPORT_BF16
                             : c->export_dtype == CT_CFG_FLOAT16 ? CT_EXPORT_F16
                                                                 : CT_EXPORT_F32;

@@ -150,6 +150,14 @@ static void metrics_that_cannot_be_written_are_said_once(void **state) {
     free(folder), free(path);
 }
 
+// Without eps a weight whose gradient is zero is divided by zero.
+static void weights_that_are_not_finite_are_not_saved(void **state) {
+    scene *s = *state;
+    assert_int_equal(run(s, BASE "run --checkpoint.enable --checkpoint.interval 1 --training.steps 3 --optimizer.eps 0"), 1);
+    assert_non_null(strstr(s->err, "ctitan train: step 1: the update made values of tok_embeddings.weight that are not finite"));
+    assert_false(has_scene_file(s, "run/checkpoint/step-1"));
+}
+
 static void with_a_standard_stream_closed_no_file_gets_its_lines(void **state) {
     scene *s = *state;
     for (s->closed_fd = STDOUT_FILENO; s->closed_fd <= STDERR_FILENO; s->closed_fd++) {
@@ -229,6 +237,7 @@ int main(void) {
         TEST(a_step_folder_is_an_initial_checkpoint_as_well_as_their_folder),
         TEST(a_disk_that_fills_while_saving_loses_nothing),
         TEST(metrics_that_cannot_be_written_are_said_once),
+        TEST(weights_that_are_not_finite_are_not_saved),
         TEST(with_a_standard_stream_closed_no_file_gets_its_lines),
         TEST(the_half_of_a_line_that_a_dead_run_left_is_taken_off),
         TEST(a_last_save_in_hugging_faces_form_can_be_made_again),
