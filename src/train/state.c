@@ -1,18 +1,12 @@
-// What a checkpoint holds and where weights come from. Names are torchtitan's; the trainer's own state (step, data position, schedule,
+// What a checkpoint holds, and saving it. Names are torchtitan's; the trainer's own state (step, data position, schedule,
 // seed, model shape) is a JSON object in the manifest.
 #include "trainer_parts.h"
 #include "base/file.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void warn(void *context, const char *text) {
-    (void)context;
-    fprintf(stderr, "ctitan: %s\n", text);
-}
 
 char *ct_trainer_checkpoint_root(const ct_trainer *t) {
     return ct_format("%s/%s", t->config->job.dump_folder, t->config->checkpoint.folder);
@@ -24,8 +18,7 @@ static ct_named_tensor tensor_of(ct_exec *exec, const char *name, const ct_type 
     return tensor;
 }
 
-// The parameters, and with `moments` the optimizer's state. In the arena.
-static ct_named_tensor *list_tensors(ct_arena *arena, const ct_model *model, ct_exec *exec, int moments, int *out_count) {
+ct_named_tensor *ct_state_tensors(ct_arena *arena, const ct_model *model, ct_exec *exec, int moments, int *out_count) {
     ct_named_tensor *list = CT_ARENA_ARRAY(arena, ct_named_tensor, 3 * model->parameters_count);
     int n = 0;
     for (int i = 0; i < model->parameters_count; i++) {
@@ -61,7 +54,7 @@ ct_llama_shape ct_shape_of_model(const ct_model *model) {
 ct_status ct_trainer_make_saver(ct_trainer *t) {
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, 1, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, &t->model, t->exec, 1, &count);
     ct_saver_options options = {.team = t->team, .staging_bytes = ct_saver_staging_bytes(tensors, count)};
     ct_status status = ct_saver_create(&options, &t->saver);
     ct_arena_deinit(&arena);
@@ -90,7 +83,7 @@ static char *state_text(const ct_trainer *t) {
 static ct_status save_checkpoint(ct_trainer *t, const char *root, int model_only, ct_export_dtype dtype) {
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, !model_only, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, &t->model, t->exec, !model_only, &count);
     char *state = state_text(t);
     ct_save_options options = {.root = root, .step = t->position, .state_json = state, .keep_latest_k = t->config->checkpoint.keep_latest_k};
     uint16_t **low = NULL;
@@ -115,7 +108,7 @@ static ct_status save_checkpoint(ct_trainer *t, const char *root, int model_only
 static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype) {
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, 0, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, &t->model, t->exec, 0, &count);
     const ct_tokenizer_info *info = ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder));
     char *folder = ct_format("%s/step-%lld-hf", root, (long long)t->position), *fresh = ct_format("%s.new", folder);
     ct_hf_export_options options = {.folder = fresh,
@@ -177,180 +170,4 @@ ct_status ct_trainer_save(ct_trainer *t, int last) {
     if (status) status = ct_error_note(status, "saving step %lld", (long long)t->position);
     free(root);
     return status;
-}
-
-// ---- loading ----
-static int excluded(const ct_config_checkpoint *c, const char *what) {
-    for (int i = 0; i < c->exclude_from_loading.count; i++)
-        if (!strcmp(c->exclude_from_loading.items[i], what)) return 1;
-    return 0;
-}
-
-// A count that the state has as part.step, or -1.
-static int64_t state_count(const cJSON *state, const char *part, const char *name) {
-    const cJSON *count = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(state, part), name);
-    int is_count = cJSON_IsNumber(count) && count->valuedouble >= 0 && count->valuedouble < 9e15;
-    return is_count ? (int64_t)count->valuedouble : -1;
-}
-
-static ct_status restore_counts(ct_trainer *t, const cJSON *state, int has_moments) {
-    const ct_config_checkpoint *c = &t->config->checkpoint;
-    int64_t step = state_count(state, "train_state", "step"), seen = state_count(state, "train_state", "ntokens_seen");
-    CT_CHECK(step >= 0 && seen >= 0, CT_CORRUPT, "its train_state has no step or no ntokens_seen");
-    if (!excluded(c, "train_state")) t->position = step, t->tokens_seen = seen;
-    int64_t moments = state_count(state, "optimizer", "step"), schedule = state_count(state, "lr_scheduler", "step");
-    if (has_moments) t->optimizer_step = moments >= 0 ? moments : step;
-    if (!excluded(c, "lr_scheduler")) t->schedule_step = schedule >= 0 ? schedule : step;
-    return CT_OK;
-}
-
-// What a checkpoint says beside its tensors. One that was imported says nothing of a run: then it is only weights.
-static ct_status restore_state(ct_trainer *t, const char *json, int has_moments) {
-    cJSON *state = cJSON_Parse(json);
-    const cJSON *data = cJSON_GetObjectItemCaseSensitive(state, "dataloader");
-    ct_status status = CT_OK;
-    if (cJSON_HasObjectItem(state, "train_state")) status = restore_counts(t, state, has_moments);
-    if (!status && data && !excluded(&t->config->checkpoint, "dataloader")) {
-        char *text = cJSON_PrintUnformatted(data);
-        status = ct_data_state_restore(t->data, text, strlen(text));
-        cJSON_free(text);
-        if (status) status = ct_error_note(status, "checkpoint.exclude_from_loading = [\"dataloader\"] reads from the beginning");
-    }
-    cJSON_Delete(state);
-    return status;
-}
-
-static int has_moments(const ct_checkpoint *checkpoint) {
-    for (int i = 0; i < ct_checkpoint_count(checkpoint); i++)
-        if (!strncmp(ct_checkpoint_tensor(checkpoint, i).name, "optimizer.", 10)) return 1;
-    return 0;
-}
-
-// Moments that the checkpoint lacks are zero (a damaged one may have been read into them before), and the run says so.
-static void start_moments(ct_trainer *t, const ct_named_tensor *tensors, int count, const char *path) {
-    for (int i = 0; i < count; i++)
-        if (!strncmp(tensors[i].name, "optimizer.", 10)) memset(tensors[i].data, 0, ct_named_tensor_bytes(&tensors[i]));
-    if (t->position == 0 || t->position >= t->config->training.steps) return;
-    char *text = ct_format("%s holds weights only (checkpoint.last_save_model_only): AdamW's moments start again from zero; "
-                           "checkpoint.load_step goes on from an earlier checkpoint that has them", path);
-    warn(NULL, text);
-    free(text);
-}
-
-static ct_status open_and_load(const char *path, const ct_load_options *options, const ct_named_tensor *tensors, int count,
-                               ct_checkpoint **out_checkpoint) {
-    CT_TRY(ct_checkpoint_open(path, out_checkpoint));
-    ct_status status = ct_checkpoint_load(*out_checkpoint, options, tensors, count);
-    if (!status) return CT_OK;
-    ct_checkpoint_close(*out_checkpoint);
-    *out_checkpoint = NULL;
-    return status;
-}
-
-static int is_step_folder(const char *path) {
-    char *manifest = ct_format("%s/manifest.json", path);
-    int is = ct_path_exists(manifest);
-    free(manifest);
-    return is;
-}
-
-// Loads a whole checkpoint of ours, weights and the run's state: `path` is a step-N folder, or holds them.
-static ct_status restore(ct_trainer *t, const char *path, int64_t step, int *out_found) {
-    ct_arena arena = {0};
-    int count, moments = !excluded(&t->config->checkpoint, "optimizer");
-    ct_named_tensor *tensors = list_tensors(&arena, &t->model, t->exec, moments, &count);
-    const char *const ignored[] = {"optimizer."};
-    ct_load_options options = {.warn = warn, .optional_prefix = "optimizer.", .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1};
-    ct_checkpoint *checkpoint = NULL;
-    ct_status status = is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
-                                            : ct_checkpoint_restore(path, step, &options, tensors, count, &checkpoint);
-    *out_found = checkpoint != NULL;
-    if (!status && checkpoint) {
-        int found_moments = moments && has_moments(checkpoint);
-        fprintf(stderr, "ctitan: loaded %s\n", ct_checkpoint_path(checkpoint));
-        status = restore_state(t, ct_checkpoint_state(checkpoint), found_moments);
-        if (status) status = ct_error_note(status, "%s", ct_checkpoint_path(checkpoint));
-        else if (moments && !found_moments) start_moments(t, tensors, count, ct_checkpoint_path(checkpoint));
-    }
-    if (checkpoint) ct_checkpoint_close(checkpoint);
-    ct_arena_deinit(&arena);
-    return status;
-}
-
-static ct_status load_foreign(const char *path, const ct_model *model, const ct_named_tensor *tensors, int count) {
-    ct_llama_shape known = ct_shape_of_model(model);
-    ct_weights *weights;
-    CT_TRY(ct_weights_open(path, &known, warn, NULL, &weights));
-    ct_status status = ct_weights_load(weights, &(ct_load_options){.warn = warn}, tensors, count);
-    ct_weights_close(weights);
-    return status;
-}
-
-static ct_status load_own(const char *path, const ct_named_tensor *tensors, int count) {
-    const char *const ignored[] = {"optimizer.", "ema."};
-    ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = 2};
-    ct_checkpoint *checkpoint = NULL;
-    ct_status status = is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
-                                            : ct_checkpoint_restore(path, -1, &options, tensors, count, &checkpoint);
-    if (!status && !checkpoint) CT_FAIL(CT_NOT_FOUND, "there is no checkpoint in %s", path);
-    if (checkpoint) ct_checkpoint_close(checkpoint);
-    return status;
-}
-
-// A folder of ours has a manifest.json, or step-N folders that do; all else is read as Hugging Face's or llama2.c's.
-static int is_own(const char *path) {
-    int own = is_step_folder(path);
-    ct_checkpoint_info *infos;
-    int count;
-    if (own || !ct_path_is_folder(path) || ct_checkpoint_list(path, &infos, &count)) return own;
-    own = count > 0;
-    ct_checkpoint_list_free(infos, count);
-    return own;
-}
-
-ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec) {
-    CT_CHECK(ct_path_exists(path), CT_NOT_FOUND, "there is no %s", path);
-    ct_arena arena = {0};
-    int count;
-    ct_named_tensor *tensors = list_tensors(&arena, model, exec, 0, &count);
-    ct_status status = is_own(path) ? load_own(path, tensors, count) : load_foreign(path, model, tensors, count);
-    ct_arena_deinit(&arena);
-    return status;
-}
-
-static void initial_values(ct_trainer *t) {
-    uint64_t seed = t->config->debug.seed.has ? (uint64_t)t->config->debug.seed.value : 0;
-    for (int i = 0; i < t->model.parameters_count; i++)
-        ct_init_parameter(&t->model.parameters[i], i, seed, t->team, ct_exec_data(t->exec, t->model.parameters[i].name));
-}
-
-static ct_status load_initial(ct_trainer *t) {
-    const ct_config_checkpoint *c = &t->config->checkpoint;
-    if (!c->enable || !c->initial_load_path) {
-        initial_values(t);
-        return CT_OK;
-    }
-    int found;
-    if (!c->initial_load_in_hf && !c->initial_load_model_only && is_own(c->initial_load_path)) {
-        CT_TRY(restore(t, c->initial_load_path, -1, &found));
-        CT_CHECK(found, CT_NOT_FOUND, "there is no checkpoint in %s", c->initial_load_path);
-        return CT_OK;
-    }
-    return ct_load_weights(c->initial_load_path, &t->model, t->exec);
-}
-
-ct_status ct_trainer_load(ct_trainer *t) {
-    const ct_config_checkpoint *c = &t->config->checkpoint;
-    int found = 0;
-    if (c->enable) {
-        char *root = ct_trainer_checkpoint_root(t);
-        ct_status status = c->load_only ? CT_OK : ct_checkpoint_clean(root);
-        if (!status) status = restore(t, root, c->load_step, &found);
-        free(root);
-        CT_TRY_AS(status, "resuming");
-    }
-    if (found) return CT_OK;
-    CT_TRY_AS(load_initial(t), "initial weights, checkpoint.initial_load_path from %s",
-              ct_config_origin_text(t->config, "checkpoint.initial_load_path"));
-    return CT_OK;
 }

@@ -33,11 +33,16 @@ struct ct_trainer {
 // ---- state.c ----
 char *ct_trainer_checkpoint_root(const ct_trainer *trainer); // caller frees
 ct_status ct_trainer_make_saver(ct_trainer *trainer);        // for saves in the background, with staging for all tensors
-ct_status ct_trainer_load(ct_trainer *trainer);              // newest checkpoint, initial path, or initial values
+
+// The parameters, and with `moments` the optimizer's state, as they lie in the plan's memory. In the arena.
+ct_named_tensor *ct_state_tensors(ct_arena *arena, const ct_model *model, ct_exec *exec, int moments, int *out_count);
+ct_llama_shape ct_shape_of_model(const ct_model *model);
+
+// ---- restore.c ----
+ct_status ct_trainer_load(ct_trainer *trainer); // newest checkpoint, initial path, or initial values
 
 // Weights of any kind the program reads (a checkpoint of ours, a Hugging Face folder, a llama2.c file) into the plan's parameters.
 ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec);
-ct_llama_shape ct_shape_of_model(const ct_model *model);
 
 // ---- profile.c ----
 void ct_profile_before(ct_trainer *trainer);      // a step: records it where [profiling] wants it
