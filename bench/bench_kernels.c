@@ -1,6 +1,7 @@
-// How near every kernel but the products comes to this machine's ceilings: bench_kernels [threads] [rounds] [text a line must contain].
-// Rounds are interleaved: each measures the peak or the memory's speed and then every kernel, so that a slow phase hits both alike.
-// Beside the median and the best stands the floor: bytes over bandwidth (a copy's for what writes, else a read's), FLOPs over the peak.
+// How near every kernel but the products comes to this machine's ceilings: bench_kernels [threads] [rounds] [text a
+// line must contain]. Rounds are interleaved: each measures the peak or the memory's speed and then every kernel, so
+// that a slow phase hits both alike. Beside the median and the best stands the floor: bytes over bandwidth (a copy's
+// for what writes, else a read's), FLOPs over the peak.
 #include "base/memory.h"
 #include "kernels/kernel.h"
 #include "kernels/peak.h"
@@ -14,8 +15,9 @@
 enum { MAX_CASES = 128, MAX_ROUNDS = 64 };
 static const double min_seconds = 0.004;
 
-// Operands in order: a letter, then dims. x: the compute dtype, f: f32, i: positions (index in the last dim), t: token numbers below
-// 32000, z: i32 zeros, l: i64, d: f64 {1e-3, 10}. "=2" is the memory of input 2. A '-' before: not counted as traffic.
+// Operands in order: a letter, then dims. x: the compute dtype, f: f32, i: positions (index in the last dim), t:
+// token numbers below 32000, z: i32 zeros, l: i64, d: f64 {1e-3, 10}. "=2" is the memory of input 2. A '-' before:
+// not counted as traffic.
 typedef struct {
     const char *op, *in, *out;
     double attrs[CT_MAX_ATTRS], flops;
@@ -45,27 +47,62 @@ static const bench_op ops[] = {
     {"wide_sum", "f25165824 l21 z", "=1", {1}, 0, 1},
     {"wide_sum", "f1048576 l21 z", "=1", {1}, 0, 1},
     {"adamw", "f8388608 f8388608 f8388608 f8388608 f d2", "=0 =1 =2", {1, 0.9, 0.95, 1e-8, 0.1}, 0, 1},
-    {"attention", "x4,512,4,3,64 x4,512,4,64 x4,512,4,64 i4,512 i4,512 z4,512 z4,512", "x4,512,4,3,64 f4,512,4,3", {0.125},
-     CAUSAL(4, 512, 12, 64), 3},
-    {"attention", "x4,512,4,2,32 x4,512,4,32 x4,512,4,32 i4,512 i4,512 z4,512 z4,512", "x4,512,4,2,32 f4,512,4,2", {0.177},
-     CAUSAL(4, 512, 8, 32), 3},
-    {"attention", "x1,2048,4,3,64 x1,2048,4,64 x1,2048,4,64 i1,2048 i1,2048 z1,2048 z1,2048", "x1,2048,4,3,64 f1,2048,4,3", {0.125},
-     CAUSAL(1, 2048, 12, 64), 3},
-    {"attention", "x1,2048,2,4,128 x1,2048,2,128 x1,2048,2,128 i1,2048 i1,2048 z1,2048 z1,2048", "x1,2048,2,4,128 f1,2048,2,4",
-     {0.088}, CAUSAL(1, 2048, 8, 128), 3},
-    {"attention", "x4,1,4,3,64 x4,2048,4,64 x4,2048,4,64 i4,1 z4,2048 z4,1 z4,2048", "x4,1,4,3,64 f4,1,4,3", {0.125}, 0, 3},
+    {"attention",
+     "x4,512,4,3,64 x4,512,4,64 x4,512,4,64 i4,512 i4,512 z4,512 z4,512",
+     "x4,512,4,3,64 f4,512,4,3",
+     {0.125},
+     CAUSAL(4, 512, 12, 64),
+     3},
+    {"attention",
+     "x4,512,4,2,32 x4,512,4,32 x4,512,4,32 i4,512 i4,512 z4,512 z4,512",
+     "x4,512,4,2,32 f4,512,4,2",
+     {0.177},
+     CAUSAL(4, 512, 8, 32),
+     3},
+    {"attention",
+     "x1,2048,4,3,64 x1,2048,4,64 x1,2048,4,64 i1,2048 i1,2048 z1,2048 z1,2048",
+     "x1,2048,4,3,64 f1,2048,4,3",
+     {0.125},
+     CAUSAL(1, 2048, 12, 64),
+     3},
+    {"attention",
+     "x1,2048,2,4,128 x1,2048,2,128 x1,2048,2,128 i1,2048 i1,2048 z1,2048 z1,2048",
+     "x1,2048,2,4,128 f1,2048,2,4",
+     {0.088},
+     CAUSAL(1, 2048, 8, 128),
+     3},
+    {"attention",
+     "x4,1,4,3,64 x4,2048,4,64 x4,2048,4,64 i4,1 z4,2048 z4,1 z4,2048",
+     "x4,1,4,3,64 f4,1,4,3",
+     {0.125},
+     0,
+     3},
     {"attention_grad",
      "x4,512,4,3,64 x4,512,4,3,64 x4,512,4,64 x4,512,4,64 x4,512,4,3,64 f4,512,4,3 i4,512 i4,512 z4,512 z4,512",
-     "x4,512,4,3,64 x4,512,4,64 x4,512,4,64", {0.125}, 2.5 * CAUSAL(4, 512, 12, 64), 3},
+     "x4,512,4,3,64 x4,512,4,64 x4,512,4,64",
+     {0.125},
+     2.5 * CAUSAL(4, 512, 12, 64),
+     3},
     {"attention_grad",
      "x4,512,4,2,32 x4,512,4,2,32 x4,512,4,32 x4,512,4,32 x4,512,4,2,32 f4,512,4,2 i4,512 i4,512 z4,512 z4,512",
-     "x4,512,4,2,32 x4,512,4,32 x4,512,4,32", {0.177}, 2.5 * CAUSAL(4, 512, 8, 32), 3},
+     "x4,512,4,2,32 x4,512,4,32 x4,512,4,32",
+     {0.177},
+     2.5 * CAUSAL(4, 512, 8, 32),
+     3},
     {"attention_grad",
-     "x1,2048,4,3,64 x1,2048,4,3,64 x1,2048,4,64 x1,2048,4,64 x1,2048,4,3,64 f1,2048,4,3 i1,2048 i1,2048 z1,2048 z1,2048",
-     "x1,2048,4,3,64 x1,2048,4,64 x1,2048,4,64", {0.125}, 2.5 * CAUSAL(1, 2048, 12, 64), 3},
+     "x1,2048,4,3,64 x1,2048,4,3,64 x1,2048,4,64 x1,2048,4,64 x1,2048,4,3,64 f1,2048,4,3 i1,2048 i1,2048 z1,2048 "
+     "z1,2048",
+     "x1,2048,4,3,64 x1,2048,4,64 x1,2048,4,64",
+     {0.125},
+     2.5 * CAUSAL(1, 2048, 12, 64),
+     3},
     {"attention_grad",
-     "x1,2048,2,4,128 x1,2048,2,4,128 x1,2048,2,128 x1,2048,2,128 x1,2048,2,4,128 f1,2048,2,4 i1,2048 i1,2048 z1,2048 z1,2048",
-     "x1,2048,2,4,128 x1,2048,2,128 x1,2048,2,128", {0.088}, 2.5 * CAUSAL(1, 2048, 8, 128), 3},
+     "x1,2048,2,4,128 x1,2048,2,4,128 x1,2048,2,128 x1,2048,2,128 x1,2048,2,4,128 f1,2048,2,4 i1,2048 i1,2048 "
+     "z1,2048 z1,2048",
+     "x1,2048,2,4,128 x1,2048,2,128 x1,2048,2,128",
+     {0.088},
+     2.5 * CAUSAL(1, 2048, 8, 128),
+     3},
 };
 
 typedef struct {
@@ -77,11 +114,14 @@ typedef struct {
     int writes;
 } bench_case;
 
-// With one thread the thread's own time, so that other programs on the core do not count; else the wall's, or the process's where
-// $BENCH_CPU is set.
+// With one thread the thread's own time, so that other programs on the core do not count; else the wall's, or the
+// process's where $BENCH_CPU is set.
 static double now_s(int threads) {
     struct timespec t;
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : getenv("BENCH_CPU") ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(threads == 1          ? CLOCK_THREAD_CPUTIME_ID
+                  : getenv("BENCH_CPU") ? CLOCK_PROCESS_CPUTIME_ID
+                                        : CLOCK_MONOTONIC,
+                  &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -118,8 +158,12 @@ static ct_tensor operand(bench_case *c, const char **text, char *out_letter, int
     *out_letter = *(*text)++;
     *out_same = *out_letter == '=' ? (int)strtol(*text, (char **)text, 10) : -1;
     if (*out_same >= 0) t = c->call.in[*out_same];
-    t.dtype = *out_same >= 0 ? t.dtype : *out_letter == 'x' ? c->dtype : *out_letter == 'f' ? CT_F32 : *out_letter == 'l' ? CT_I64 :
-              *out_letter == 'd' ? CT_F64 : CT_I32;
+    t.dtype = *out_same >= 0       ? t.dtype
+              : *out_letter == 'x' ? c->dtype
+              : *out_letter == 'f' ? CT_F32
+              : *out_letter == 'l' ? CT_I64
+              : *out_letter == 'd' ? CT_F64
+                                   : CT_I32;
     while (**text && **text != ' ') {
         t.dims[t.dims_count++] = strtol(*text, (char **)text, 10);
         *text += **text == ',';
@@ -205,9 +249,10 @@ static void bench(const bench_op *op, ct_dtype dtype, int threads, int rounds, c
         }
         qsort(c.seconds, (size_t)rounds, sizeof(double), by_value);
         qsort(c.shares, (size_t)rounds, sizeof(double), by_value);
-        printf("%-40s %-10s %9.1f %s %6.1f%% %9.1f %6.1f%% %9.3f %9.3f\n", name, c.kernel->isa, unit / c.seconds[rounds / 2] / 1e9,
-               op->flops > 0 ? "GFLOP/s" : "GB/s   ", 100 * c.shares[rounds / 2], unit / c.seconds[0] / 1e9,
-               100 * unit / c.seconds[0] / best_ceiling, 1e3 * c.seconds[0], 1e3 * unit / best_ceiling);
+        printf("%-40s %-10s %9.1f %s %6.1f%% %9.1f %6.1f%% %9.3f %9.3f\n", name, c.kernel->isa,
+               unit / c.seconds[rounds / 2] / 1e9, op->flops > 0 ? "GFLOP/s" : "GB/s   ", 100 * c.shares[rounds / 2],
+               unit / c.seconds[0] / 1e9, 100 * unit / c.seconds[0] / best_ceiling, 1e3 * c.seconds[0],
+               1e3 * unit / best_ceiling);
     }
     fflush(stdout);
     release(&c);

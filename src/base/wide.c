@@ -1,6 +1,7 @@
-// Exact sums in a fixed-point superaccumulator (Kulisch), fed by exact pre-sums: a block's doubles are cut at fixed bit positions
-// into windows of 50 bits, each window's sum over 4096 values fits an int64, and only the window sums go to the digits
-// (after Demmel and Nguyen's binned sums, but kept up until nothing is left over, so nothing is rounded). Left out: other roundings.
+// Exact sums in a fixed-point superaccumulator (Kulisch), fed by exact pre-sums: a block's doubles are cut at fixed
+// bit positions into windows of 50 bits, each window's sum over 4096 values fits an int64, and only the window sums
+// go to the digits (after Demmel and Nguyen's binned sums, but kept up until nothing is left over, so nothing is
+// rounded). Left out: other roundings.
 #include "base/wide.h"
 
 #include <math.h>
@@ -44,7 +45,8 @@ static void add_integer(int64_t *digits, int64_t sign, uint64_t magnitude, int e
     digits[i] += sign * (int64_t)(low & 0xffffffff);
     digits[i + 1] += sign * (int64_t)(three ? high & 0xffffffff : high);
     if (three) digits[i + 2] += sign * (int64_t)(high >> BITS);
-    if (near_limit(digits[i]) || near_limit(digits[i + 1]) || (three && near_limit(digits[i + 2]))) ct_wide_normalise(digits);
+    if (near_limit(digits[i]) || near_limit(digits[i + 1]) || (three && near_limit(digits[i + 2])))
+        ct_wide_normalise(digits);
 }
 
 void ct_wide_add(int64_t *digits, double x) {
@@ -103,8 +105,8 @@ double ct_wide_to_double(const int64_t *digits) {
 
 // ---- arrays ------------------------------------------------------------------------------------------------
 
-// A block's work: adding a magic number, 1.5·2^(52 + e), leaves a value's bits from 2^e up, and then the sum's bits are those of an
-// integer, so that integer additions sum the windows. n ≤ BLOCK, a multiple of 16.
+// A block's work: adding a magic number, 1.5·2^(52 + e), leaves a value's bits from 2^e up, and then the sum's bits
+// are those of an integer, so that integer additions sum the windows. n ≤ BLOCK, a multiple of 16.
 typedef struct {
     const float *x;
     size_t n;
@@ -113,7 +115,8 @@ typedef struct {
     double *rest; // BLOCK doubles: what a pass leaves
 } block;
 
-// Sums two windows of the block's values (first) or of its rest into out_sums as integers, and says whether a bit is left below.
+// Sums two windows of the block's values (first) or of its rest into out_sums as integers, and says whether a bit is
+// left below.
 typedef int window_pass(const block *b, int window, uint64_t *out_sums);
 
 static int32_t block_max(const float *x, size_t n) {
@@ -131,7 +134,10 @@ static int pass_plain(const block *b, int window, uint64_t *out_sums) {
     double high = b->magic[window], low = b->magic[window + 1];
     uint64_t sums[2] = {0}, bits, any = 0;
     for (size_t i = 0; i < b->n; i++) {
-        double v = window ? b->rest[i] : b->square ? (double)b->x[i] * (double)b->x[i] : (double)b->x[i], t = v + high;
+        double v = window      ? b->rest[i]
+                   : b->square ? (double)b->x[i] * (double)b->x[i]
+                               : (double)b->x[i],
+               t = v + high;
         memcpy(&bits, &t, sizeof bits);
         sums[0] += bits;
         v -= t - high;
@@ -187,7 +193,7 @@ CT_AVX512 static int pass_avx512(const block *b, int window, uint64_t *out_sums)
     _mm512_storeu_si512(lanes[1], sum_low);
     out_sums[0] = out_sums[1] = 0;
     for (int k = 0; k < 8; k++) out_sums[0] += lanes[0][k], out_sums[1] += lanes[1][k];
-    int left = (_mm512_reduce_or_epi64(any) & INT64_MAX) != 0; // what is left of -0 is -0
+    int left = (_mm512_reduce_or_epi64(any) & INT64_MAX) != 0;   // what is left of -0 is -0
     if (left && !window) return pass_plain(b, window, out_sums); // rare: once more, keeping the rest
     return left;
 }
@@ -212,7 +218,8 @@ static void add_block(int64_t *digits, block *b, block_functions with) {
         for (int k = 0; k < 2; k++) {
             memcpy(&bits, &b->magic[w + k], sizeof bits);
             int64_t sum = (int64_t)(sums[k] - bits * b->n);
-            add_integer(digits, sum < 0 ? -1 : 1, sum < 0 ? -(uint64_t)sum : (uint64_t)sum, bound - WINDOW_BITS * (w + k + 1));
+            add_integer(digits, sum < 0 ? -1 : 1, sum < 0 ? -(uint64_t)sum : (uint64_t)sum,
+                        bound - WINDOW_BITS * (w + k + 1));
         }
     }
 }

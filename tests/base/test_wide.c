@@ -37,7 +37,8 @@ static void assert_same(const wide *a, const wide *b) {
 
 static uint64_t state_of_random = 88172645463325252u;
 static uint64_t draw(void) {
-    state_of_random ^= state_of_random << 13, state_of_random ^= state_of_random >> 7, state_of_random ^= state_of_random << 17;
+    state_of_random ^= state_of_random << 13, state_of_random ^= state_of_random >> 7,
+        state_of_random ^= state_of_random << 17;
     return state_of_random;
 }
 // kind 0: like gradients; 1: any finite bits; 2: denormals; 3: zeros of both signs among few others; 4: one exponent
@@ -91,7 +92,8 @@ static void an_array_is_the_sum_of_its_elements(void **state) {
         for (int square = 0; square < 2; square++) {
             float *x = numbers(kind);
             for (size_t n = 0; n < N; n = n < 70 ? n + 1 : n * 2 + 1) {
-                wide a = sum_of(x + 3, n < N - 3 ? n : N - 3, square), b = one_by_one(x + 3, n < N - 3 ? n : N - 3, square);
+                wide a = sum_of(x + 3, n < N - 3 ? n : N - 3, square),
+                     b = one_by_one(x + 3, n < N - 3 ? n : N - 3, square);
                 assert_same(&a, &b);
             }
             free(x);

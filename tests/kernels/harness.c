@@ -20,7 +20,8 @@ const char *const *machine_isas(void) {
 }
 
 static uint64_t mix(int tensor, int64_t row, int64_t col) {
-    uint64_t h = (uint64_t)tensor * 0x9e3779b97f4a7c15u + (uint64_t)row * 0xbf58476d1ce4e5b9u + (uint64_t)col * 0x94d049bb133111ebu;
+    uint64_t h = (uint64_t)tensor * 0x9e3779b97f4a7c15u + (uint64_t)row * 0xbf58476d1ce4e5b9u +
+                 (uint64_t)col * 0x94d049bb133111ebu;
     h ^= h >> 31, h *= 0xd6e8feb86659fd93u, h ^= h >> 29, h *= 0xd6e8feb86659fd93u, h ^= h >> 32;
     return h;
 }
@@ -61,7 +62,11 @@ void run_call(const char *op, ct_call *call, const char *isa, int threads) {
 // ---- operands ------------------------------------------------------------------------------------------
 
 static ct_dtype letter_dtype(char letter, const op_case *c) {
-    return letter == 'X' ? c->dtype : letter == 'Y' ? c->out_dtype : strchr("Lo", letter) ? CT_I32 : letter == 'd' ? CT_F64 : CT_F32;
+    return letter == 'X'          ? c->dtype
+           : letter == 'Y'        ? c->out_dtype
+           : strchr("Lo", letter) ? CT_I32
+           : letter == 'd'        ? CT_F64
+                                  : CT_F32;
 }
 
 static ct_tensor letter_tensor(char letter, const op_case *c, op_run run) {
@@ -85,7 +90,8 @@ static double element(char letter, int operand, const op_case *c, op_run run, in
     if (letter == 'd') return c->scalars[i];
     if (letter == 'f') return 0.5 + 0.4 * endless(operand, 0, 0);
     if (letter == 'W') return 1 + endless(operand, 0, i);
-    if (letter == 'L') return mix(operand, row, 0) % 7 == 3 ? -100 : (double)(mix(operand, row, 1) % (uint64_t)run.cols);
+    if (letter == 'L')
+        return mix(operand, row, 0) % 7 == 3 ? -100 : (double)(mix(operand, row, 1) % (uint64_t)run.cols);
     if (letter == 'S') return 2 * endless(operand, row, 0);
     if (letter == 'P') return 1.5 + endless(operand, row, 0);
     if (letter == 'G') return fabs(drawn(c->kind, operand, row, col));
@@ -129,7 +135,8 @@ op_result op_case_run(const op_case *c, op_run run) {
         for (int i = 0; c->inplace && i < call.inputs; i++) {
             int taken = 0;
             for (int o = 0; o < output; o++) taken |= call.out[o].data == call.in[i].data;
-            if (taken || (letter_dtype(c->in[i], c) != t.dtype || letter_row_elems(c->in[i], run) != letter_row_elems(letter, run)))
+            if (taken || (letter_dtype(c->in[i], c) != t.dtype ||
+                          letter_row_elems(c->in[i], run) != letter_row_elems(letter, run)))
                 continue;
             t.data = call.in[i].data;
             break;
@@ -144,7 +151,8 @@ op_result op_case_run(const op_case *c, op_run run) {
         result.row_bytes[o] = (size_t)letter_row_elems(c->out[o], run) * size;
         result.bytes[o] = ct_malloc(result.sizes[o] + 1);
         memcpy(result.bytes[o], call.out[o].data, result.sizes[o]);
-        for (int64_t i = 0; i < n; i++) result.values[call.inputs + o][i] = get(call.out[o].data, call.out[o].dtype, i);
+        for (int64_t i = 0; i < n; i++)
+            result.values[call.inputs + o][i] = get(call.out[o].data, call.out[o].dtype, i);
     }
     for (int k = 0; k < CASE_OPERANDS; k++) free(blocks[k]);
     return result;
@@ -163,8 +171,8 @@ static void assert_same(const op_case *c, const op_result *whole, op_run run, in
     for (int o = 0; c->out[o]; o++)
         if ((all_rows || whole->row_bytes[o]) &&
             memcmp((char *)whole->bytes[o] + whole->row_bytes[o] * (size_t)run.row, part.bytes[o], part.sizes[o]))
-            fail_msg("%s on %s: output %d has other bits with %d threads, skew %d, rows %lld to %lld", c->op, run.isa, o, run.threads,
-                     run.skew, (long long)run.row, (long long)(run.row + run.rows));
+            fail_msg("%s on %s: output %d has other bits with %d threads, skew %d, rows %lld to %lld", c->op, run.isa,
+                     o, run.threads, run.skew, (long long)run.row, (long long)(run.row + run.rows));
     op_result_free(&part);
 }
 
@@ -172,7 +180,8 @@ void assert_contract(const op_case *c, int64_t rows, int64_t cols) {
     for (const char *const *isa = machine_isas(); *isa; isa++) {
         op_result whole = op_case_run(c, (op_run){*isa, 1, 0, 0, rows, cols});
         for (int threads = 1; threads <= 4; threads++)
-            for (int skew = 0; skew < 3; skew++) assert_same(c, &whole, (op_run){*isa, threads, skew, 0, rows, cols}, 1);
+            for (int skew = 0; skew < 3; skew++)
+                assert_same(c, &whole, (op_run){*isa, threads, skew, 0, rows, cols}, 1);
         for (int64_t row = 0; row < rows; row += 1 + rows / 5)
             for (int64_t n = 1; row + n < rows; n += 1 + rows / 4)
                 assert_same(c, &whole, (op_run){*isa, 2, 1, row, n, cols}, 0);
@@ -189,8 +198,8 @@ static void assert_output(const op_case *c, const char *isa, int o, int64_t n, c
         double allowed = ulps * (ldexp(size[i], -24) + ldexp(1, -149)) + ldexp(1, -149);
         if (bf16) allowed += ldexp(fabs(want[i]) + allowed, -8) + ldexp(1, -134);
         if (!(fabs(got[i] - want[i]) <= allowed))
-            fail_msg("%s on %s (kind %d): output %d[%lld] is %.9g, not %.9g (off by %.3g, allowed %.3g)", c->op, isa, c->kind, o,
-                     (long long)i, got[i], want[i], fabs(got[i] - want[i]), allowed);
+            fail_msg("%s on %s (kind %d): output %d[%lld] is %.9g, not %.9g (off by %.3g, allowed %.3g)", c->op, isa,
+                     c->kind, o, (long long)i, got[i], want[i], fabs(got[i] - want[i]), allowed);
     }
 }
 

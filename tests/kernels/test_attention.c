@@ -1,5 +1,6 @@
-// Attention and its gradient on every instruction set: close to plain loops in double for every mask and head size, and the same
-// bits for any threads, alignment, rows alone or together, and keys that are masked anyway (whatever they hold).
+// Attention and its gradient on every instruction set: close to plain loops in double for every mask and head size,
+// and the same bits for any threads, alignment, rows alone or together, and keys that are masked anyway (whatever
+// they hold).
 #include "harness.h"
 #include "base/memory.h"
 
@@ -34,7 +35,9 @@ static int32_t k_pos(const problem *p, int64_t s) {
     if (p->mask == SHUFFLED) return (int32_t)((s * 37) % 101);
     return (int32_t)s;
 }
-static int32_t k_doc(const problem *p, int64_t b, int64_t s) { return p->mask == DOCUMENTS ? (int32_t)(s / 29 + 100 * b) : 0; }
+static int32_t k_doc(const problem *p, int64_t b, int64_t s) {
+    return p->mask == DOCUMENTS ? (int32_t)(s / 29 + 100 * b) : 0;
+}
 static int32_t q_pos(const problem *p, int64_t t) {
     if (p->mask == OPEN) return 1 << 20;
     return k_pos(p, t + p->S - p->T);
@@ -109,7 +112,8 @@ static int64_t rows_of(const problem *p) { return p->B * p->T * p->G * p->Q; }
 static int64_t keys_of(const problem *p) { return p->B * p->S * p->G; }
 
 static exact exact_make(const problem *p) {
-    size_t rows = (size_t)rows_of(p), keys = (size_t)keys_of(p), d = (size_t)p->d, e = (size_t)p->e, one = sizeof(double);
+    size_t rows = (size_t)rows_of(p), keys = (size_t)keys_of(p), d = (size_t)p->d, e = (size_t)p->e,
+           one = sizeof(double);
     exact x = {.scale = (double)(float)(1 / sqrt((double)p->d))};
     x.o = ct_calloc(rows * e, one), x.o_size = ct_calloc(rows * e, one);
     x.lse = ct_calloc(rows, one), x.lse_size = ct_calloc(rows, one);
@@ -117,9 +121,11 @@ static exact exact_make(const problem *p) {
     x.dk = ct_calloc(keys * d, one), x.dk_size = ct_calloc(keys * d, one);
     x.dv = ct_calloc(keys * e, one), x.dv_size = ct_calloc(keys * e, one);
     for (int tensor = 0; tensor < O_IN; tensor++) {
-        size_t count = tensor == K_IN || tensor == V_IN ? keys : rows, width = tensor == Q_IN || tensor == K_IN ? d : e;
+        size_t count = tensor == K_IN || tensor == V_IN ? keys : rows,
+               width = tensor == Q_IN || tensor == K_IN ? d : e;
         x.in[tensor] = ct_calloc(count * width, one);
-        for (size_t i = 0; i < count * width; i++) x.in[tensor][i] = input(p, tensor, (int64_t)(i / width), (int64_t)(i % width));
+        for (size_t i = 0; i < count * width; i++)
+            x.in[tensor][i] = input(p, tensor, (int64_t)(i / width), (int64_t)(i % width));
     }
     double *w = ct_calloc((size_t)p->S, one);
     for (size_t row = 0; row < rows; row++) exact_row(p, &x, (int64_t)row, w);
@@ -140,7 +146,8 @@ typedef struct {
     int blocks_count;
 } outcome;
 
-static ct_tensor make(outcome *r, ct_dtype dtype, int skew, int dims_count, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) {
+static ct_tensor make(outcome *r, ct_dtype dtype, int skew, int dims_count, int64_t a, int64_t b, int64_t c,
+                      int64_t d, int64_t e) {
     ct_tensor t = {.dtype = dtype, .dims_count = dims_count, .dims = {a, b, c, d, e}};
     size_t bytes = (size_t)ct_tensor_elems(&t) * ct_dtype_bytes(dtype) + 256;
     assert_int_equal(posix_memalign(&r->blocks[r->blocks_count], 64, bytes), 0);
@@ -164,7 +171,8 @@ static double get(const ct_tensor *t, int64_t i) {
 static ct_tensor queries(outcome *r, const problem *p, part run, int tensor, int64_t n, const double *given) {
     ct_tensor t = make(r, p->dtype, run.skew, 5, p->B, run.T, p->G, p->Q, n);
     for (int64_t row = 0; row < p->B * run.T * p->G * p->Q; row++) {
-        int64_t heads = p->G * p->Q, b = row / (run.T * heads), whole = (b * p->T + run.t) * heads + row % (run.T * heads);
+        int64_t heads = p->G * p->Q, b = row / (run.T * heads),
+                whole = (b * p->T + run.t) * heads + row % (run.T * heads);
         for (int64_t i = 0; i < n && tensor < TENSORS; i++)
             put(&t, row * n + i, given ? given[whole * n + i] : input(p, tensor, whole, i));
     }
@@ -238,9 +246,10 @@ static void assert_near(const problem *p, const char *isa, const char *what, con
         double g = get(got, i), allowed_error = relative * size[i] + 1e-37;
         if (got->dtype == CT_BF16) allowed_error += ldexp(fabs(want[i]) + allowed_error, -8);
         if (g != want[i] && !(fabs(g - want[i]) <= allowed_error))
-            fail_msg("%s on %s, %s, T %lld S %lld G %lld Q %lld d %lld e %lld %s: [%lld] is %.9g, not %.9g (allowed %.3g)", what, isa,
-                     mask_names[p->mask], (long long)p->T, (long long)p->S, (long long)p->G, (long long)p->Q, (long long)p->d,
-                     (long long)p->e, ct_dtype_name(p->dtype), (long long)i, g, want[i], allowed_error);
+            fail_msg(
+                "%s on %s, %s, T %lld S %lld G %lld Q %lld d %lld e %lld %s: [%lld] is %.9g, not %.9g (allowed %.3g)",
+                what, isa, mask_names[p->mask], (long long)p->T, (long long)p->S, (long long)p->G, (long long)p->Q,
+                (long long)p->d, (long long)p->e, ct_dtype_name(p->dtype), (long long)i, g, want[i], allowed_error);
     }
 }
 
@@ -278,7 +287,8 @@ static void every_head_size_is_right(void **state) {
     for (int d = 0; d < 2; d++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             assert_right(&(problem){dtypes[d], 1, 71, 1, 2, 71, sizes[i], sizes[i], CAUSAL, 1});
-            assert_right(&(problem){dtypes[d], 1, 19, 1, 1, 19, sizes[i], sizes[sizeof sizes / sizeof *sizes - 1 - i], CAUSAL, 1});
+            assert_right(&(problem){dtypes[d], 1, 19, 1, 1, 19, sizes[i], sizes[sizeof sizes / sizeof *sizes - 1 - i],
+                                    CAUSAL, 1});
         }
 }
 static void one_query_and_one_key_are_right(void **state) {
@@ -299,16 +309,17 @@ static void tiny_scores_give_plain_means(void **state) {
 
 // ---- bits --------------------------------------------------------------------------------------------------
 
-static void assert_equal(const problem *p, part run, const char *what, const ct_tensor *whole, const ct_tensor *some, int64_t begin) {
+static void assert_equal(const problem *p, part run, const char *what, const ct_tensor *whole, const ct_tensor *some,
+                         int64_t begin) {
     size_t row = ct_dtype_bytes(whole->dtype);
     for (int i = 2; i < whole->dims_count; i++) row *= (size_t)whole->dims[i];
     int64_t shared = some->dims[1] < whole->dims[1] - begin ? some->dims[1] : whole->dims[1] - begin;
     for (int64_t b = 0; b < p->B; b++)
         if (memcmp((char *)whole->data + row * (size_t)(b * whole->dims[1] + begin),
                    (char *)some->data + row * (size_t)(b * some->dims[1]), row * (size_t)shared))
-            fail_msg("%s on %s (%s, %s): other bits with %d threads, skew %d, queries %lld to %lld, %lld more keys", what, run.isa,
-                     mask_names[p->mask], ct_dtype_name(p->dtype), run.threads, run.skew, (long long)run.t, (long long)(run.t + run.T),
-                     (long long)run.extra);
+            fail_msg("%s on %s (%s, %s): other bits with %d threads, skew %d, queries %lld to %lld, %lld more keys",
+                     what, run.isa, mask_names[p->mask], ct_dtype_name(p->dtype), run.threads, run.skew,
+                     (long long)run.t, (long long)(run.t + run.T), (long long)run.extra);
 }
 
 static void assert_bits(const problem *p, const exact *x, const outcome *f, const outcome *g, part run) {
@@ -336,7 +347,8 @@ static void bits_do_not_depend_on_threads_rows_alignment_or_masked_keys(void **s
                 for (int threads = 1; threads <= 4; threads++)
                     assert_bits(&p, &x, &f, &g, (part){*isa, threads, threads % 3, 0, p.T, threads == 3 ? 77 : 0});
                 assert_bits(&p, &x, &f, &g, (part){*isa, 2, 1, 0, p.T, 1});
-                for (int64_t t = 0; t < p.T; t += 41) assert_bits(&p, &x, &f, &g, (part){*isa, 2, 1, t, 1 + t % 7, 0});
+                for (int64_t t = 0; t < p.T; t += 41)
+                    assert_bits(&p, &x, &f, &g, (part){*isa, 2, 1, t, 1 + t % 7, 0});
                 assert_bits(&p, &x, &f, &g, (part){*isa, 4, 0, 17, 100, 0});
                 outcome_free(&f);
                 outcome_free(&g);

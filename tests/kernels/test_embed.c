@@ -18,8 +18,10 @@ static void *some(ct_dtype dtype, int64_t n, int tensor) {
     void *data = ct_malloc((size_t)n * ct_dtype_bytes(dtype) + 16);
     for (int64_t i = 0; i < n; i++) {
         float x = (float)endless(tensor, i, 0);
-        if (dtype == CT_BF16) ((uint16_t *)data)[i] = ct_bf16_from_f32(x);
-        else ((float *)data)[i] = x;
+        if (dtype == CT_BF16)
+            ((uint16_t *)data)[i] = ct_bf16_from_f32(x);
+        else
+            ((float *)data)[i] = x;
     }
     return data;
 }
@@ -34,10 +36,13 @@ static void a_look_up_copies_rows(void **state) {
         for (int64_t D = 1; D < 100; D += 33) {
             size_t row = (size_t)D * ct_dtype_bytes((ct_dtype)dtype);
             char *table = some((ct_dtype)dtype, V * D, 1), *y = some((ct_dtype)dtype, T * D, 2);
-            ct_call call = {.inputs = 2, .outputs = 1, .in = {{table, (ct_dtype)dtype, 2, {V, D}}, {tokens, CT_I32, 2, {1, T}}},
+            ct_call call = {.inputs = 2,
+                            .outputs = 1,
+                            .in = {{table, (ct_dtype)dtype, 2, {V, D}}, {tokens, CT_I32, 2, {1, T}}},
                             .out[0] = {y, (ct_dtype)dtype, 3, {1, T, D}}};
             run_call("embed", &call, NULL, 3);
-            for (int t = 0; t < T; t++) assert_memory_equal(y + (size_t)t * row, table + (size_t)tokens[t] * row, row);
+            for (int t = 0; t < T; t++)
+                assert_memory_equal(y + (size_t)t * row, table + (size_t)tokens[t] * row, row);
             free(table);
             free(y);
         }
@@ -62,11 +67,14 @@ static void a_scatter_sums_each_row_in_order_and_adds_it_once(void **state) {
             for (int64_t D = 1; D < 200; D += 43)
                 for (int threads = 1; threads <= 4; threads++)
                     for (int mode = 0; mode < 3; mode++) { // embed_dw, embed_dw_acc, the same with first
-                        void *dy = some((ct_dtype)dtype, T * D + 3, 3), *skewed = (char *)dy + ct_dtype_bytes((ct_dtype)dtype) * (size_t)(threads % 3);
+                        void *dy = some((ct_dtype)dtype, T * D + 3, 3),
+                             *skewed = (char *)dy + ct_dtype_bytes((ct_dtype)dtype) * (size_t)(threads % 3);
                         float *got = some(CT_F32, V * D, 4), *want = some(CT_F32, V * D, 4);
                         int32_t first = mode == 2;
-                        ct_tensor dy_tensor = {skewed, (ct_dtype)dtype, 3, {1, T, D}}, tokens_tensor = {tokens, CT_I32, 2, {1, T}};
-                        ct_call call = {.inputs = mode ? 4 : 2, .outputs = 1, .attrs = {V}, .out[0] = {got, CT_F32, 2, {V, D}}};
+                        ct_tensor dy_tensor = {skewed, (ct_dtype)dtype, 3, {1, T, D}},
+                                  tokens_tensor = {tokens, CT_I32, 2, {1, T}};
+                        ct_call call = {
+                            .inputs = mode ? 4 : 2, .outputs = 1, .attrs = {V}, .out[0] = {got, CT_F32, 2, {V, D}}};
                         call.in[0] = mode ? call.out[0] : dy_tensor, call.in[1] = mode ? dy_tensor : tokens_tensor;
                         call.in[2] = tokens_tensor, call.in[3] = (ct_tensor){&first, CT_I32, 0, {0}};
                         run_call(mode ? "embed_dw_acc" : "embed_dw", &call, *isa, threads);
@@ -81,11 +89,17 @@ static void a_cache_takes_rows_at_their_slots_and_keeps_the_others(void **state)
     enum { B = 3, NEW = 2, S = 7, G = 2, D = 5, ROW = G * D };
     static const int32_t slots[B * NEW] = {0, 1, 6, 2, 3, 4};
     for (int threads = 1; threads <= 4; threads++) {
-        float *cache = some(CT_F32, B * S * ROW, 1), *before = some(CT_F32, B * S * ROW, 1), *x = some(CT_F32, B * NEW * ROW, 2);
-        ct_call call = {.inputs = 3, .outputs = 1, .in = {{cache, CT_F32, 4, {B, S, G, D}}, {x, CT_F32, 4, {B, NEW, G, D}},
-                        {(void *)slots, CT_I32, 2, {B, NEW}}}, .out[0] = {cache, CT_F32, 4, {B, S, G, D}}};
+        float *cache = some(CT_F32, B * S * ROW, 1), *before = some(CT_F32, B * S * ROW, 1),
+              *x = some(CT_F32, B * NEW * ROW, 2);
+        ct_call call = {.inputs = 3,
+                        .outputs = 1,
+                        .in = {{cache, CT_F32, 4, {B, S, G, D}},
+                               {x, CT_F32, 4, {B, NEW, G, D}},
+                               {(void *)slots, CT_I32, 2, {B, NEW}}},
+                        .out[0] = {cache, CT_F32, 4, {B, S, G, D}}};
         run_call("cache_write", &call, NULL, threads);
-        for (int i = 0; i < B * NEW; i++) memcpy(before + (i / NEW * S + slots[i]) * ROW, x + i * ROW, sizeof(float) * ROW);
+        for (int i = 0; i < B * NEW; i++)
+            memcpy(before + (i / NEW * S + slots[i]) * ROW, x + i * ROW, sizeof(float) * ROW);
         assert_memory_equal(cache, before, sizeof(float) * B * S * ROW);
         free(cache), free(before), free(x);
     }

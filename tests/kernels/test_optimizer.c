@@ -1,4 +1,5 @@
-// The update equals PyTorch's AdamW, the gradient norm is exact under every cut, and what is not finite changes nothing.
+// The update equals PyTorch's AdamW, the gradient norm is exact under every cut, and what is not finite changes
+// nothing.
 #include "harness.h"
 #include "base/memory.h"
 #include "base/wide.h"
@@ -21,16 +22,24 @@ static void read_numbers(FILE *file, float *x, int n) {
 }
 static ct_tensor vector(float *x, int64_t n) { return (ct_tensor){x, CT_F32, 1, {n}}; }
 
-static void step(float *p, float *m, float *v, float *g, int64_t n, float clip, double *scalars, const double *attrs, const char *isa,
-                 int threads) {
-    ct_call call = {.inputs = 6, .outputs = 3, .in = {vector(p, n), vector(m, n), vector(v, n), vector(g, n), {&clip, CT_F32, 0, {0}},
-                    {scalars, CT_F64, 1, {2}}}, .out = {vector(p, n), vector(m, n), vector(v, n)}};
+static void step(float *p, float *m, float *v, float *g, int64_t n, float clip, double *scalars, const double *attrs,
+                 const char *isa, int threads) {
+    ct_call call = {.inputs = 6,
+                    .outputs = 3,
+                    .in = {vector(p, n),
+                           vector(m, n),
+                           vector(v, n),
+                           vector(g, n),
+                           {&clip, CT_F32, 0, {0}},
+                           {scalars, CT_F64, 1, {2}}},
+                    .out = {vector(p, n), vector(m, n), vector(v, n)}};
     memcpy(call.attrs, attrs, 5 * sizeof *attrs);
     run_call("adamw", &call, isa, threads);
 }
 
 // Errors are in ulps of the number, or of its size where that is larger: the largest term it came from.
-static void assert_ulps(const float *got, const float *want, const float *size, int n, double ulps, const char *what) {
+static void assert_ulps(const float *got, const float *want, const float *size, int n, double ulps,
+                        const char *what) {
     for (int i = 0; i < n; i++) {
         double unit = ldexp(fmax(fabs((double)want[i]), (double)size[i]), -24);
         if (!(fabs((double)got[i] - (double)want[i]) <= ulps * unit + ldexp(1, -149)))
@@ -46,13 +55,15 @@ static void adamw_equals_pytorchs_for_several_steps(void **state) {
         double lr, b1, b2, eps, wd;
         int n, steps, cases = 0;
         char clip[64];
-        while (fscanf(file, " case %lf %lf %lf %lf %lf %63s %d %d", &lr, &b1, &b2, &eps, &wd, clip, &n, &steps) == 8) {
+        while (fscanf(file, " case %lf %lf %lf %lf %lf %63s %d %d", &lr, &b1, &b2, &eps, &wd, clip, &n, &steps) ==
+               8) {
             float p[MAX], m[MAX] = {0}, v[MAX] = {0}, g[MAX], want[MAX], p_size[MAX], g_size[MAX] = {0};
             read_numbers(file, p, n);
             cases++;
             for (int s = 1; s <= steps; s++) {
                 read_numbers(file, g, n);
-                for (int i = 0; i < n; i++) p_size[i] = fmaxf((float)lr, fabsf(p[i])), g_size[i] = fmaxf(g_size[i], fabsf(g[i]));
+                for (int i = 0; i < n; i++)
+                    p_size[i] = fmaxf((float)lr, fabsf(p[i])), g_size[i] = fmaxf(g_size[i], fabsf(g[i]));
                 double scalars[2] = {2 * lr, s}, attrs[5] = {0.5, b1, b2, eps, wd};
                 step(p, m, v, g, n, strtof(clip, NULL), scalars, attrs, *isa, 2);
                 read_numbers(file, want, n);
@@ -81,7 +92,12 @@ static void an_update_with_a_factor_that_is_not_finite_changes_nothing(void **st
 
 static void an_update_has_the_same_bits_under_every_cut(void **state) {
     (void)state;
-    op_case c = {.op = "adamw", .in = "FFGFfd", .out = "FFG", .inplace = 1, .attrs = {1, 0.9, 0.95, 1e-8, 0.1}, .scalars = {1e-3, 7}};
+    op_case c = {.op = "adamw",
+                 .in = "FFGFfd",
+                 .out = "FFG",
+                 .inplace = 1,
+                 .attrs = {1, 0.9, 0.95, 1e-8, 0.1},
+                 .scalars = {1e-3, 7}};
     assert_contract(&c, 17, 1003);
 }
 
@@ -92,11 +108,17 @@ static float norm_of(const float *x, int64_t n, int parts, int threads, const ch
     for (int part = 0; part < parts; part++) {
         int64_t begin = n * part / parts, end = n * (part + 1) / parts;
         int32_t first = part == 0;
-        ct_call call = {.inputs = 3, .outputs = 1, .attrs = {1}, .in = {vector((float *)x + begin, end - begin), {acc, CT_I64, 1, {CT_WIDE_DIGITS}},
-                        {&first, CT_I32, 0, {0}}}, .out[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}};
+        ct_call call = {.inputs = 3,
+                        .outputs = 1,
+                        .attrs = {1},
+                        .in = {vector((float *)x + begin, end - begin),
+                               {acc, CT_I64, 1, {CT_WIDE_DIGITS}},
+                               {&first, CT_I32, 0, {0}}},
+                        .out[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}};
         run_call("wide_sum", &call, isa, threads);
     }
-    ct_call call = {.inputs = 1, .outputs = 1, .in[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}, .out[0] = {&norm, CT_F32, 0, {0}}};
+    ct_call call = {
+        .inputs = 1, .outputs = 1, .in[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}, .out[0] = {&norm, CT_F32, 0, {0}}};
     run_call("wide_norm", &call, isa, 1);
     return norm;
 }
@@ -123,7 +145,11 @@ static void the_norm_is_exact_for_any_parts_and_threads(void **state) {
 
 static float factor_of(float norm, double max_norm) {
     float factor;
-    ct_call call = {.inputs = 1, .outputs = 1, .attrs = {max_norm}, .in[0] = {&norm, CT_F32, 0, {0}}, .out[0] = {&factor, CT_F32, 0, {0}}};
+    ct_call call = {.inputs = 1,
+                    .outputs = 1,
+                    .attrs = {max_norm},
+                    .in[0] = {&norm, CT_F32, 0, {0}},
+                    .out[0] = {&factor, CT_F32, 0, {0}}};
     run_call("clip_factor", &call, NULL, 1);
     return factor;
 }

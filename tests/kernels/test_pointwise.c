@@ -1,5 +1,5 @@
-// Element-wise ops, norms and rotations on every instruction set: close to plain loops in double, and the same bits for any
-// number of threads, rows and alignment.
+// Element-wise ops, norms and rotations on every instruction set: close to plain loops in double, and the same bits
+// for any number of threads, rows and alignment.
 #include "harness.h"
 
 #include <math.h>
@@ -79,7 +79,12 @@ static void sums_and_casts_are_right_for_every_kind_of_number(void **state) {
     for (int kind = 0; kind < KINDS; kind++) {
         for (int d = 0; d < 2; d++)
             for (int inplace = 0; inplace < 2; inplace++) {
-                op_case c = {.op = "add", .in = "XX", .out = "X", .dtype = dtypes[d], .kind = (value_kind)kind, .inplace = inplace};
+                op_case c = {.op = "add",
+                             .in = "XX",
+                             .out = "X",
+                             .dtype = dtypes[d],
+                             .kind = (value_kind)kind,
+                             .inplace = inplace};
                 assert_close_to(&c, add_reference, 3, 1111, 1);
                 assert_contract(&c, 7, 1111);
             }
@@ -123,7 +128,12 @@ static void the_gated_unit_and_its_gradient_are_right_for_every_kind_of_number(v
     for (int d = 0; d < 2; d++)
         for (int kind = 0; kind < KINDS; kind++)
             for (int inplace = 0; inplace < 2; inplace++) {
-                op_case y = {.op = "silu_mul", .in = "XX", .out = "X", .dtype = dtypes[d], .kind = (value_kind)kind, .inplace = inplace};
+                op_case y = {.op = "silu_mul",
+                             .in = "XX",
+                             .out = "X",
+                             .dtype = dtypes[d],
+                             .kind = (value_kind)kind,
+                             .inplace = inplace};
                 op_case g = y;
                 g.op = "silu_mul_grad", g.in = "XXX", g.out = "XX";
                 assert_close_to(&y, silu_reference, 3, 1003, 8);
@@ -139,8 +149,14 @@ static void norms_are_right_for_rows_of_any_length(void **state) {
     for (int d = 0; d < 2; d++)
         for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
             for (int kind = NORMAL; kind <= LARGE; kind++) {
-                op_case y = {.op = "rmsnorm", .in = "XW", .out = "XS", .dtype = dtypes[d], .kind = (value_kind)kind, .attrs = {1e-5}};
-                op_case g = {.op = "rmsnorm_grad", .in = "XXWP", .out = "XW", .dtype = dtypes[d], .kind = (value_kind)kind};
+                op_case y = {.op = "rmsnorm",
+                             .in = "XW",
+                             .out = "XS",
+                             .dtype = dtypes[d],
+                             .kind = (value_kind)kind,
+                             .attrs = {1e-5}};
+                op_case g = {
+                    .op = "rmsnorm_grad", .in = "XXWP", .out = "XW", .dtype = dtypes[d], .kind = (value_kind)kind};
                 assert_close_to(&y, rmsnorm_reference, 5, widths[w], 8);
                 assert_close_to(&g, rmsnorm_grad_reference, 33, widths[w], 40);
                 if (kind == NORMAL && widths[w] < 1000) {

@@ -1,4 +1,5 @@
-// The parts of the loss over a vocabulary: close to plain loops in double, ignored labels give zeros, the same bits under every cut.
+// The parts of the loss over a vocabulary: close to plain loops in double, ignored labels give zeros, the same bits
+// under every cut.
 #include "harness.h"
 
 #include <math.h>
@@ -62,11 +63,16 @@ static void every_part_of_the_loss_is_right_for_any_vocabulary(void **state) {
             assert_close_to(&pick, pick_reference, 11, widths[w], 0);
             assert_close_to(&loss, loss_reference, 50, widths[w], 1);
             if (kind == WIDE) continue; // exp of 2^40
-            op_case sum = {.op = "vocab_sumexp", .in = "FS", .out = "S", .kind = kind == LARGE ? NORMAL : (value_kind)kind};
+            op_case sum = {
+                .op = "vocab_sumexp", .in = "FS", .out = "S", .kind = kind == LARGE ? NORMAL : (value_kind)kind};
             assert_close_to(&sum, sumexp_reference, 11, widths[w], 8 + 0.1 * sqrt((double)widths[w]));
             for (int out = CT_F32; out <= CT_BF16; out++)
                 for (int inplace = 0; inplace < 2 - (out == CT_BF16); inplace++) {
-                    op_case grad = {.op = "vocab_grad", .in = "FSPLf", .out = "Y", .out_dtype = (ct_dtype)out, .inplace = inplace,
+                    op_case grad = {.op = "vocab_grad",
+                                    .in = "FSPLf",
+                                    .out = "Y",
+                                    .out_dtype = (ct_dtype)out,
+                                    .inplace = inplace,
                                     .kind = kind == LARGE ? NORMAL : (value_kind)kind};
                     assert_close_to(&grad, grad_reference, 11, widths[w], 8);
                 }
@@ -75,8 +81,11 @@ static void every_part_of_the_loss_is_right_for_any_vocabulary(void **state) {
 
 static void the_parts_have_the_same_bits_under_every_cut(void **state) {
     (void)state;
-    static const char *const ops[][3] = {{"vocab_max", "F", "S"}, {"vocab_sumexp", "FS", "S"}, {"vocab_pick", "FL", "S"},
-                                         {"token_loss", "SPSL", "S"}, {"vocab_grad", "FSPLf", "Y"}};
+    static const char *const ops[][3] = {{"vocab_max", "F", "S"},
+                                         {"vocab_sumexp", "FS", "S"},
+                                         {"vocab_pick", "FL", "S"},
+                                         {"token_loss", "SPSL", "S"},
+                                         {"vocab_grad", "FSPLf", "Y"}};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
             for (int out = CT_F32; out <= CT_BF16; out++) {
@@ -88,7 +97,10 @@ static void the_parts_have_the_same_bits_under_every_cut(void **state) {
 // All logits equal to the maximum but some far below; m is the true maximum.
 static float sumexp_of(float *logits, int64_t n, float m, const char *isa) {
     float s;
-    ct_call call = {.inputs = 2, .outputs = 1, .in = {{logits, CT_F32, 3, {1, 1, n}}, {&m, CT_F32, 2, {1, 1}}}, .out[0] = {&s, CT_F32, 2, {1, 1}}};
+    ct_call call = {.inputs = 2,
+                    .outputs = 1,
+                    .in = {{logits, CT_F32, 3, {1, 1, n}}, {&m, CT_F32, 2, {1, 1}}},
+                    .out[0] = {&s, CT_F32, 2, {1, 1}}};
     run_call("vocab_sumexp", &call, isa, 1);
     return s;
 }
@@ -124,7 +136,10 @@ static void a_logit_that_is_not_finite_shows_in_the_sum(void **state) {
                 float x[100], m;
                 for (int i = 0; i < 100; i++) x[i] = (float)i;
                 x[at] = bad[k];
-                ct_call call = {.inputs = 1, .outputs = 1, .in[0] = {x, CT_F32, 3, {1, 1, 100}}, .out[0] = {&m, CT_F32, 2, {1, 1}}};
+                ct_call call = {.inputs = 1,
+                                .outputs = 1,
+                                .in[0] = {x, CT_F32, 3, {1, 1, 100}},
+                                .out[0] = {&m, CT_F32, 2, {1, 1}}};
                 run_call("vocab_max", &call, *isa, 1);
                 assert_true(isnan(sumexp_of(x, 100, m, *isa)));
             }

@@ -1,6 +1,7 @@
 // Attention a row at a time, in plain loops: right for every shape and mask, and the yardstick for the tiled kernels.
-// softmax over s of scale·q·k where k_pos[s] ≤ q_pos[t] and q_doc[t] == k_doc[s]. Keys are visited in ascending order and
-// masked ones change nothing, so a row's bits depend on its allowed keys' values and places only. Left out: tiles, so speed.
+// softmax over s of scale·q·k where k_pos[s] ≤ q_pos[t] and q_doc[t] == k_doc[s]. Keys are visited in ascending order
+// and masked ones change nothing, so a row's bits depend on its allowed keys' values and places only. Left out:
+// tiles, so speed.
 #include "isa.h"
 #include "vec.h"
 
@@ -15,9 +16,17 @@ typedef struct {
 // first_mask is the input where q_pos stands; q, k and v start at input `first`.
 static shape shape_of(const ct_call *call, int first, int first_mask) {
     const int64_t *q = call->in[first].dims, *v = call->in[first + 2].dims;
-    return (shape){.B = q[0], .T = q[1], .G = q[2], .Q = q[3], .S = v[1], .d = q[4], .e = v[3],
-                   .q_pos = call->in[first_mask].data, .k_pos = call->in[first_mask + 1].data,
-                   .q_doc = call->in[first_mask + 2].data, .k_doc = call->in[first_mask + 3].data,
+    return (shape){.B = q[0],
+                   .T = q[1],
+                   .G = q[2],
+                   .Q = q[3],
+                   .S = v[1],
+                   .d = q[4],
+                   .e = v[3],
+                   .q_pos = call->in[first_mask].data,
+                   .k_pos = call->in[first_mask + 1].data,
+                   .q_doc = call->in[first_mask + 2].data,
+                   .k_doc = call->in[first_mask + 3].data,
                    .scale = (float)call->attrs[0]};
 }
 
@@ -38,7 +47,8 @@ CT_INLINE float dot(const void *x, int64_t x_at, const void *y, int64_t y_at, in
 CT_INLINE void add_scaled(float *sum, float a, const void *x, int64_t x_at, int64_t n, ct_dtype dtype) {
     for (int64_t i = 0; i < n; i += LANES) {
         int part = n - i < LANES ? (int)(n - i) : LANES;
-        v_store(sum, i, part, CT_F32, v_fma(v_set(a), v_load(x, x_at + i, part, dtype), v_load(sum, i, part, CT_F32)));
+        v_store(sum, i, part, CT_F32,
+                v_fma(v_set(a), v_load(x, x_at + i, part, dtype), v_load(sum, i, part, CT_F32)));
     }
 }
 CT_INLINE void store_scaled(void *y, int64_t y_at, const float *x, float a, int64_t n, ct_dtype dtype) {
@@ -93,7 +103,8 @@ static size_t forward_scratch(const ct_call *call, int threads) {
 typedef struct {
     float p, ds;
 } weight;
-CT_INLINE weight weight_of(const ct_call *call, const shape *c, int64_t row, int64_t key, float delta, ct_dtype dtype) {
+CT_INLINE weight weight_of(const ct_call *call, const shape *c, int64_t row, int64_t key, float delta,
+                           ct_dtype dtype) {
     float lse = ((const float *)call->in[5].data)[row];
     float score = c->scale * dot(call->in[1].data, row * c->d, call->in[2].data, key * c->d, c->d, dtype);
     float p = exp_one(score - lse);
@@ -112,7 +123,8 @@ CT_INLINE void dq_row(const ct_call *call, const shape *c, int64_t row, float *d
     store_scaled(call->out[0].data, row * c->d, dq, c->scale, c->d, dtype);
 }
 
-CT_INLINE void dkv_row(const ct_call *call, const shape *c, int64_t key, const float *delta, float *dk, ct_dtype dtype) {
+CT_INLINE void dkv_row(const ct_call *call, const shape *c, int64_t key, const float *delta, float *dk,
+                       ct_dtype dtype) {
     int64_t g = key % c->G, s = key / c->G % c->S, b = key / (c->G * c->S);
     float *dv = dk + room(c->d) / 4;
     memset(dk, 0, room(c->d) + 4 * (size_t)c->e);
@@ -158,7 +170,8 @@ extern const ct_kernel CT_TABLE(attention_plain)[];
 const ct_kernel CT_TABLE(attention_plain)[] = {
     {"attention", "fffiiii>ff", ISA, forward_f32, forward_scratch, "f32, a row at a time; keys ascending"},
     {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch, "f32 inside, o rounded once; a row at a time"},
-    {"attention_grad", "ffffffiiii>fff", ISA, gradient_f32, gradient_scratch, "f32; sums over keys, and over t then Q, ascending"},
+    {"attention_grad", "ffffffiiii>fff", ISA, gradient_f32, gradient_scratch,
+     "f32; sums over keys, and over t then Q, ascending"},
     {"attention_grad", "bbbbbfiiii>bbb", ISA, gradient_bf16, gradient_scratch,
      "f32 inside, rounded once; sums over keys, and over t then Q, ascending"},
     {0},

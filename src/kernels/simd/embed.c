@@ -1,6 +1,7 @@
 // Rows by number: the embedding's look-up, its gradient, and the writing of a generation's cache.
-// The gradient first chains the tokens that read one row (ascending), then sums each chain and stores or adds it once: the bits are
-// those of summing all parts in order of tokens. Threads take columns, so a token that is everywhere costs no balance.
+// The gradient first chains the tokens that read one row (ascending), then sums each chain and stores or adds it
+// once: the bits are those of summing all parts in order of tokens. Threads take columns, so a token that is
+// everywhere costs no balance.
 #include "isa.h"
 #include "vec.h"
 
@@ -28,9 +29,10 @@ typedef struct {
     const void *dy_TD;
     const int32_t *tokens;
     float *dw_VD;
-    int32_t *head, *next; // V and T numbers: the first token that reads a row, and the next that reads the same; -1 ends
+    int32_t *head,
+        *next; // V and T numbers: the first token that reads a row, and the next that reads the same; -1 ends
     int64_t T, V, D;
-    int first;            // rows are stored (and those nobody read are 0), not added to
+    int first; // rows are stored (and those nobody read are 0), not added to
     ct_dtype dtype;
 } scatter;
 
@@ -75,8 +77,15 @@ static void scatter_task(void *context, int thread, int threads) {
 }
 
 static void scatter_run(const ct_call *call, ct_team *team, const ct_tensor *dy, const ct_tensor *tokens, int first) {
-    scatter s = {.team = team, .dy_TD = dy->data, .tokens = tokens->data, .dw_VD = call->out[0].data, .first = first,
-                 .T = ct_tensor_elems(tokens), .V = call->out[0].dims[0], .D = call->out[0].dims[1], .dtype = dy->dtype};
+    scatter s = {.team = team,
+                 .dy_TD = dy->data,
+                 .tokens = tokens->data,
+                 .dw_VD = call->out[0].data,
+                 .first = first,
+                 .T = ct_tensor_elems(tokens),
+                 .V = call->out[0].dims[0],
+                 .D = call->out[0].dims[1],
+                 .dtype = dy->dtype};
     s.head = call->scratch;
     s.next = s.head + s.V;
     ct_team_run(team, scatter_task, &s);

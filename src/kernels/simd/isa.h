@@ -1,5 +1,6 @@
-// Names of the kernels' build: every file of this folder is compiled once for each instruction set (CMakeLists.txt says with which
-// flags), with CT_ISA = generic, avx2 or avx512, and puts its kernels into a table of that build: ct_kernels_<file>_<isa>.
+// Names of the kernels' build: every file of this folder is compiled once for each instruction set (CMakeLists.txt
+// says with which flags), with CT_ISA = generic, avx2 or avx512, and puts its kernels into a table of that build:
+// ct_kernels_<file>_<isa>.
 #pragma once
 #include "kernels/kernel.h"
 

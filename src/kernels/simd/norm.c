@@ -1,6 +1,7 @@
-// RMSNorm (Zhang and Sennrich 2019): y = x·rstd·w with rstd = 1/sqrt(mean(x²) + eps), a row at a time, everything in f32.
-// A row's sums go to 64 running lanes and through one tree. dw is one flat sum over rows, ascending, for each column: blocks of rows
-// that fit the cache are first cut by rows (for dx), then by columns (for dw), so x and dy come from memory once.
+// RMSNorm (Zhang and Sennrich 2019): y = x·rstd·w with rstd = 1/sqrt(mean(x²) + eps), a row at a time, everything in
+// f32. A row's sums go to 64 running lanes and through one tree. dw is one flat sum over rows, ascending, for each
+// column: blocks of rows that fit the cache are first cut by rows (for dx), then by columns (for dw), so x and dy
+// come from memory once.
 #include "isa.h"
 #include "vec.h"
 
@@ -75,7 +76,8 @@ CT_INLINE void row_dx(const ct_call *call, int64_t r, int64_t D, ct_dtype dtype)
     }
 }
 
-// dw of columns [j, j + n), n ≤ COLUMNS, += rows [r, end) of dy·(x·rstd), ascending. Eight vectors hide a sum's latency.
+// dw of columns [j, j + n), n ≤ COLUMNS, += rows [r, end) of dy·(x·rstd), ascending. Eight vectors hide a sum's
+// latency.
 CT_INLINE void columns_dw(const ct_call *call, int64_t r, int64_t end, int64_t j, int n, ct_dtype dtype) {
     const void *dy = call->in[0].data, *x = call->in[1].data;
     const float *rstd = call->in[3].data;
@@ -123,6 +125,7 @@ const ct_kernel CT_TABLE(norm)[] = {
     {"rmsnorm", "ff>ff", ISA, rmsnorm_f32, NULL, "sum of squares in 64 f32 lanes; y 3 ulp"},
     {"rmsnorm", "bf>bf", ISA, rmsnorm_bf16, NULL, "f32 inside, y rounded once to bf16"},
     {"rmsnorm_grad", "ffff>ff", ISA, grad_f32, NULL, "f32; dw one flat sum over rows, ascending"},
-    {"rmsnorm_grad", "bbff>bf", ISA, grad_bf16, NULL, "f32 inside, dx rounded once; dw one flat f32 sum over rows, ascending"},
+    {"rmsnorm_grad", "bbff>bf", ISA, grad_bf16, NULL,
+     "f32 inside, dx rounded once; dw one flat f32 sum over rows, ascending"},
     {0},
 };

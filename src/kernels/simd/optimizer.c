@@ -1,5 +1,5 @@
-// The update: the exact gradient norm, the clip factor, and AdamW (Loshchilov and Hutter 2019) in one pass over memory, in f32 with
-// the roundings of PyTorch's single-tensor form.
+// The update: the exact gradient norm, the clip factor, and AdamW (Loshchilov and Hutter 2019) in one pass over
+// memory, in f32 with the roundings of PyTorch's single-tensor form.
 #include "isa.h"
 #include "vec.h"
 
@@ -16,7 +16,8 @@ static void wide_sum_task(void *context, int thread, int threads) {
     ct_share(ct_tensor_elems(&call->in[0]), GRAIN, thread, threads, &begin, &end);
     int64_t *digits = (int64_t *)call->scratch + (size_t)thread * 32; // whole cache lines
     ct_wide_clear(digits);
-    ct_wide_add_f32_array(digits, (const float *)call->in[0].data + begin, (size_t)(end - begin), call->attrs[0] != 0);
+    ct_wide_add_f32_array(digits, (const float *)call->in[0].data + begin, (size_t)(end - begin),
+                          call->attrs[0] != 0);
 }
 static void wide_sum(const ct_call *call, ct_team *team) {
     ct_team_run(team, wide_sum_task, (void *)call);
@@ -79,12 +80,23 @@ static void adamw(const ct_call *call, ct_team *team) {
     float clip = *(const float *)call->in[4].data;
     if (!isfinite(clip)) return;
     update u = {
-        .p = call->in[0].data, .m = call->in[1].data, .v = call->in[2].data, .g = call->in[3].data,
-        .p_out = call->out[0].data, .m_out = call->out[1].data, .v_out = call->out[2].data,
-        .elems = ct_tensor_elems(&call->in[0]), .clip = clip, .decay = attrs[5] != 0 ? 1 : (float)(1 - lr * attrs[4]), .l2 = attrs[5] != 0 ? (float)attrs[4] : 0,
-        .one_minus_beta1 = (float)(1 - beta1), .beta1 = 1 - (float)(1 - beta1),
-        .beta2 = (float)beta2, .one_minus_beta2 = (float)(1 - beta2),
-        .root_correction2 = (float)sqrt(1 - pow(beta2, step)), .eps = (float)attrs[3],
+        .p = call->in[0].data,
+        .m = call->in[1].data,
+        .v = call->in[2].data,
+        .g = call->in[3].data,
+        .p_out = call->out[0].data,
+        .m_out = call->out[1].data,
+        .v_out = call->out[2].data,
+        .elems = ct_tensor_elems(&call->in[0]),
+        .clip = clip,
+        .decay = attrs[5] != 0 ? 1 : (float)(1 - lr * attrs[4]),
+        .l2 = attrs[5] != 0 ? (float)attrs[4] : 0,
+        .one_minus_beta1 = (float)(1 - beta1),
+        .beta1 = 1 - (float)(1 - beta1),
+        .beta2 = (float)beta2,
+        .one_minus_beta2 = (float)(1 - beta2),
+        .root_correction2 = (float)sqrt(1 - pow(beta2, step)),
+        .eps = (float)attrs[3],
         .minus_step = (float)-(lr / (1 - pow(beta1, step))),
     };
     ct_team_run(team, update_task, &u);
@@ -95,6 +107,7 @@ const ct_kernel CT_TABLE(optimizer)[] = {
     {"wide_sum", "fli>l", ISA, wide_sum, wide_sum_scratch, "exact, order-free"},
     {"wide_norm", "l>f", ISA, wide_norm, NULL, "root of the rounded exact sum, 1 ulp"},
     {"clip_factor", "f>f", ISA, clip_factor, NULL, "f32"},
-    {"adamw", "fffffd>fff", ISA, adamw, NULL, "f32 in PyTorch's order of roundings; in place; nothing where clip is not finite"},
+    {"adamw", "fffffd>fff", ISA, adamw, NULL,
+     "f32 in PyTorch's order of roundings; in place; nothing where clip is not finite"},
     {0},
 };

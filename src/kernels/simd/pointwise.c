@@ -1,5 +1,5 @@
-// Element by element, in one pass over memory: sums, casts and the gated unit. Threads get runs of elements; an element's bits depend
-// on its operands only, so any cut and any tail is right.
+// Element by element, in one pass over memory: sums, casts and the gated unit. Threads get runs of elements; an
+// element's bits depend on its operands only, so any cut and any tail is right.
 #include "isa.h"
 #include "vec.h"
 
@@ -15,7 +15,9 @@ CT_INLINE void add_share(const ct_call *call, int thread, int threads, ct_dtype 
     int64_t i = begin;
     for (; i + LANES <= end; i += LANES)
         v_store(y, i, LANES, dtype, v_load(a, i, LANES, dtype) + v_load(b, i, LANES, dtype));
-    if (i < end) v_store(y, i, (int)(end - i), dtype, v_load(a, i, (int)(end - i), dtype) + v_load(b, i, (int)(end - i), dtype));
+    if (i < end)
+        v_store(y, i, (int)(end - i), dtype,
+                v_load(a, i, (int)(end - i), dtype) + v_load(b, i, (int)(end - i), dtype));
 }
 static void add_f32_task(void *call, int thread, int threads) { add_share(call, thread, threads, CT_F32); }
 static void add_bf16_task(void *call, int thread, int threads) { add_share(call, thread, threads, CT_BF16); }
@@ -31,7 +33,9 @@ CT_INLINE void cast_share(const ct_call *call, int thread, int threads, ct_dtype
     for (; i + LANES <= end; i += LANES) v_store(y, i, LANES, to, v_load(x, i, LANES, from));
     if (i < end) v_store(y, i, (int)(end - i), to, v_load(x, i, (int)(end - i), from));
 }
-static void cast_down_task(void *call, int thread, int threads) { cast_share(call, thread, threads, CT_F32, CT_BF16); }
+static void cast_down_task(void *call, int thread, int threads) {
+    cast_share(call, thread, threads, CT_F32, CT_BF16);
+}
 static void cast_up_task(void *call, int thread, int threads) { cast_share(call, thread, threads, CT_BF16, CT_F32); }
 static void cast_down(const ct_call *call, ct_team *team) { ct_team_run(team, cast_down_task, (void *)call); }
 static void cast_up(const ct_call *call, ct_team *team) { ct_team_run(team, cast_up_task, (void *)call); }
@@ -71,7 +75,9 @@ CT_INLINE void silu_mul_share(const ct_call *call, int thread, int threads, ct_d
     if (i < end) silu_mul_16(call, i, (int)(end - i), dtype);
 }
 static void silu_mul_f32_task(void *call, int thread, int threads) { silu_mul_share(call, thread, threads, CT_F32); }
-static void silu_mul_bf16_task(void *call, int thread, int threads) { silu_mul_share(call, thread, threads, CT_BF16); }
+static void silu_mul_bf16_task(void *call, int thread, int threads) {
+    silu_mul_share(call, thread, threads, CT_BF16);
+}
 static void silu_mul_f32(const ct_call *call, ct_team *team) { ct_team_run(team, silu_mul_f32_task, (void *)call); }
 static void silu_mul_bf16(const ct_call *call, ct_team *team) { ct_team_run(team, silu_mul_bf16_task, (void *)call); }
 
@@ -89,10 +95,16 @@ CT_INLINE void silu_grad_share(const ct_call *call, int thread, int threads, ct_
     for (; i + LANES <= end; i += LANES) silu_grad_16(call, i, LANES, dtype);
     if (i < end) silu_grad_16(call, i, (int)(end - i), dtype);
 }
-static void silu_grad_f32_task(void *call, int thread, int threads) { silu_grad_share(call, thread, threads, CT_F32); }
-static void silu_grad_bf16_task(void *call, int thread, int threads) { silu_grad_share(call, thread, threads, CT_BF16); }
+static void silu_grad_f32_task(void *call, int thread, int threads) {
+    silu_grad_share(call, thread, threads, CT_F32);
+}
+static void silu_grad_bf16_task(void *call, int thread, int threads) {
+    silu_grad_share(call, thread, threads, CT_BF16);
+}
 static void silu_grad_f32(const ct_call *call, ct_team *team) { ct_team_run(team, silu_grad_f32_task, (void *)call); }
-static void silu_grad_bf16(const ct_call *call, ct_team *team) { ct_team_run(team, silu_grad_bf16_task, (void *)call); }
+static void silu_grad_bf16(const ct_call *call, ct_team *team) {
+    ct_team_run(team, silu_grad_bf16_task, (void *)call);
+}
 
 extern const ct_kernel CT_TABLE(pointwise)[];
 const ct_kernel CT_TABLE(pointwise)[] = {
@@ -105,6 +117,7 @@ const ct_kernel CT_TABLE(pointwise)[] = {
     {"silu_mul", "bb>b", ISA, silu_mul_bf16, NULL, "f32 inside, rounded once to bf16; y may be a's or b's memory"},
     {"silu_mul_grad", "fff>ff", ISA, silu_grad_f32, NULL,
      "8 ulp where 1 + a(1 - s) does not cancel, else of the terms; outputs may be the inputs' memory"},
-    {"silu_mul_grad", "bbb>bb", ISA, silu_grad_bf16, NULL, "f32 inside, rounded once; outputs may be the inputs' memory"},
+    {"silu_mul_grad", "bbb>bb", ISA, silu_grad_bf16, NULL,
+     "f32 inside, rounded once; outputs may be the inputs' memory"},
     {0},
 };

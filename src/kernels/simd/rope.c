@@ -1,5 +1,6 @@
-// Rotary positions (Su et al. 2021) with Llama 3.1's stretching of long waves: angles once for a batch, then one rotation of the
-// interleaved pairs (x[2i], x[2i+1]) a head. The angle is rounded to f32 before cos and sin, as the reference does.
+// Rotary positions (Su et al. 2021) with Llama 3.1's stretching of long waves: angles once for a batch, then one
+// rotation of the interleaved pairs (x[2i], x[2i+1]) a head. The angle is rounded to f32 before cos and sin, as the
+// reference does.
 #include "isa.h"
 #include "vec.h"
 
@@ -51,25 +52,29 @@ CT_INLINE v16f v_swap_pairs(v16f x) {
 #ifdef __AVX512F__
     return (v16f)_mm512_permute_ps((__m512)x, 0xb1);
 #else
-    return (v16f){x[1], x[0], x[3], x[2], x[5], x[4], x[7], x[6], x[9], x[8], x[11], x[10], x[13], x[12], x[15], x[14]};
+    return (v16f){x[1], x[0], x[3],  x[2],  x[5],  x[4],  x[7],  x[6],
+                  x[9], x[8], x[11], x[10], x[13], x[12], x[15], x[14]};
 #endif
 }
 CT_INLINE v16f v_even(v16f x) {
 #ifdef __AVX512F__
     return (v16f)_mm512_moveldup_ps((__m512)x);
 #else
-    return (v16f){x[0], x[0], x[2], x[2], x[4], x[4], x[6], x[6], x[8], x[8], x[10], x[10], x[12], x[12], x[14], x[14]};
+    return (v16f){x[0], x[0], x[2],  x[2],  x[4],  x[4],  x[6],  x[6],
+                  x[8], x[8], x[10], x[10], x[12], x[12], x[14], x[14]};
 #endif
 }
 CT_INLINE v16f v_odd(v16f x) {
 #ifdef __AVX512F__
     return (v16f)_mm512_movehdup_ps((__m512)x);
 #else
-    return (v16f){x[1], x[1], x[3], x[3], x[5], x[5], x[7], x[7], x[9], x[9], x[11], x[11], x[13], x[13], x[15], x[15]};
+    return (v16f){x[1], x[1], x[3],  x[3],  x[5],  x[5],  x[7],  x[7],
+                  x[9], x[9], x[11], x[11], x[13], x[13], x[15], x[15]};
 #endif
 }
 
-// (a, b) → (a·cos - b·sin, b·cos + a·sin); sign flips sin's sign where the rotation is the inverse, and in the even lanes.
+// (a, b) → (a·cos - b·sin, b·cos + a·sin); sign flips sin's sign where the rotation is the inverse, and in the even
+// lanes.
 CT_INLINE void rotate_16(const ct_call *call, int64_t at, int64_t angle_at, int n, v16u sign, ct_dtype dtype) {
     v16f x = v_load(call->in[0].data, at, n, dtype), angle = v_load(call->in[1].data, angle_at, n, CT_F32);
     v16f sine = (v16f)((v16u)v_odd(angle) ^ sign);

@@ -1,6 +1,7 @@
-// Sixteen f32 lanes, in one source for every instruction set: the compiler's vector types, with intrinsics where the plain form
-// is slow. What is not here on purpose: memory that must be aligned, and any operation that mixes lanes except the fixed-order sums.
-// A partial load puts 0 in the lanes beyond its count, so a row's order of summation depends on its length only.
+// Sixteen f32 lanes, in one source for every instruction set: the compiler's vector types, with intrinsics where the
+// plain form is slow. What is not here on purpose: memory that must be aligned, and any operation that mixes lanes
+// except the fixed-order sums. A partial load puts 0 in the lanes beyond its count, so a row's order of summation
+// depends on its length only.
 #pragma once
 #include "base/dtype.h"
 
@@ -94,7 +95,8 @@ CT_INLINE float v_max_lane(v16f x) {
     return m;
 }
 
-// bf16 ↔ f32: exact, and round to nearest even with NaN kept, as ct_bf16_from_f32 (VCVTNEPS2BF16 would flush denormals).
+// bf16 ↔ f32: exact, and round to nearest even with NaN kept, as ct_bf16_from_f32 (VCVTNEPS2BF16 would flush
+// denormals).
 CT_INLINE v16f v_from_bf16(v16h x) {
 #ifdef __AVX512F__
     return (v16f)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)x), 16);
@@ -171,8 +173,9 @@ CT_INLINE v16i v_below(int n) {
     return lane < (v16i){n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n};
 }
 
-// e^x within 1.1 ulp (1.6 without FMA) of a normal result; results below 2^-126 are rounded once more; NaN gives NaN, and
-// x > 88.723 inf. x = n ln 2 + r with |r| ≤ ln 2 / 2; e^r by its Taylor series to r^7 (remainder 2^-28 relative at the ends).
+// e^x within 1.1 ulp (1.6 without FMA) of a normal result; results below 2^-126 are rounded once more; NaN gives NaN,
+// and x > 88.723 inf. x = n ln 2 + r with |r| ≤ ln 2 / 2; e^r by its Taylor series to r^7 (remainder 2^-28 relative
+// at the ends).
 CT_INLINE v16f v_exp(v16f x) {
     const v16f bias = v_set(12582912.0f); // 1.5 · 2^23: adding it rounds to an integer
     v16f clamped = v_max(v_set(-150.0f), v_min(v_set(90.0f), x));

@@ -1,5 +1,5 @@
-// The loss over a vocabulary, in parts that can be cut: max, sum of exponentials, the label's logit, and the gradient of the logits.
-// Threads get whole rows. A row's sum goes to 64 running lanes and through one tree.
+// The loss over a vocabulary, in parts that can be cut: max, sum of exponentials, the label's logit, and the gradient
+// of the logits. Threads get whole rows. A row's sum goes to 64 running lanes and through one tree.
 #include "isa.h"
 #include "vec.h"
 
@@ -55,7 +55,8 @@ static void vocab_sumexp_task(void *context, int thread, int threads) {
     int64_t V = vocabulary(call);
     long long r, end;
     rows_of(call, thread, threads, &r, &end);
-    for (; r < end; r++) ((float *)call->out[0].data)[r] = row_sumexp((const float *)call->in[0].data + r * V, V, max[r]);
+    for (; r < end; r++)
+        ((float *)call->out[0].data)[r] = row_sumexp((const float *)call->in[0].data + r * V, V, max[r]);
 }
 static void vocab_sumexp(const ct_call *call, ct_team *team) { ct_team_run(team, vocab_sumexp_task, (void *)call); }
 
@@ -68,7 +69,8 @@ static void vocab_pick(const ct_call *call, ct_team *team) {
     float *picked = call->out[0].data;
     int64_t V = vocabulary(call), rows = ct_tensor_elems(&call->in[1]);
     for (int64_t r = 0; r < rows; r++) {
-        CT_ASSERT(labels[r] == IGNORED || (labels[r] >= 0 && labels[r] < V), "label %d of %lld", labels[r], (long long)V);
+        CT_ASSERT(labels[r] == IGNORED || (labels[r] >= 0 && labels[r] < V), "label %d of %lld", labels[r],
+                  (long long)V);
         picked[r] = labels[r] == IGNORED ? 0 : logits[r * V + labels[r]];
     }
 }
@@ -120,10 +122,18 @@ CT_INLINE void vocab_grad_share(const ct_call *call, int thread, int threads, ct
     rows_of(call, thread, threads, &r, &end);
     for (; r < end; r++) row_grad(call, r, V, dtype);
 }
-static void vocab_grad_f32_task(void *call, int thread, int threads) { vocab_grad_share(call, thread, threads, CT_F32); }
-static void vocab_grad_bf16_task(void *call, int thread, int threads) { vocab_grad_share(call, thread, threads, CT_BF16); }
-static void vocab_grad_f32(const ct_call *call, ct_team *team) { ct_team_run(team, vocab_grad_f32_task, (void *)call); }
-static void vocab_grad_bf16(const ct_call *call, ct_team *team) { ct_team_run(team, vocab_grad_bf16_task, (void *)call); }
+static void vocab_grad_f32_task(void *call, int thread, int threads) {
+    vocab_grad_share(call, thread, threads, CT_F32);
+}
+static void vocab_grad_bf16_task(void *call, int thread, int threads) {
+    vocab_grad_share(call, thread, threads, CT_BF16);
+}
+static void vocab_grad_f32(const ct_call *call, ct_team *team) {
+    ct_team_run(team, vocab_grad_f32_task, (void *)call);
+}
+static void vocab_grad_bf16(const ct_call *call, ct_team *team) {
+    ct_team_run(team, vocab_grad_bf16_task, (void *)call);
+}
 
 extern const ct_kernel CT_TABLE(vocab)[];
 const ct_kernel CT_TABLE(vocab)[] = {

@@ -1,7 +1,8 @@
-// Attention in tiles, after FlashAttention (Dao 2022, 2023): six query rows against a block of 64 keys at a time, the running maximum,
-// the running sum and the output rescaled block by block in f32. Blocks begin at multiples of 64 keys, and keys that no row
-// may see change nothing, so a row's bits do not depend on its neighbours, on threads, or on masked keys before or behind.
-// Threads take (batch, group, run of query rows) from one counter, the longest first.
+// Attention in tiles, after FlashAttention (Dao 2022, 2023): six query rows against a block of 64 keys at a time, the
+// running maximum, the running sum and the output rescaled block by block in f32. Blocks begin at multiples of 64
+// keys, and keys that no row may see change nothing, so a row's bits do not depend on its neighbours, on threads, or
+// on masked keys before or behind. Threads take (batch, group, run of query rows) from one counter, the longest
+// first.
 #include "../simd/isa.h"
 #include "span.h"
 
@@ -23,8 +24,8 @@ typedef struct {
     float *o_rE, *sum_r16, *max_r;
     query_chunk chunk;
     key_block block;
-    // Of a strip of rows against the block: which keys each row sees, and how far a tile's go; scores, then weights as words; and what
-    // a new maximum does to the past of a row, LANES a tile.
+    // Of a strip of rows against the block: which keys each row sees, and how far a tile's go; scores, then weights
+    // as words; and what a new maximum does to the past of a row, LANES a tile.
     uint64_t allowed[ROWS];
     int keys[STRIP_TILES];
     _Alignas(64) float score[ROWS * KEYS + LANES];
@@ -48,7 +49,8 @@ static size_t room_place(room *w, char *base, const shape *c, int64_t rows) {
     return from.used;
 }
 
-// Long runs of rows use a packed block of keys often, but q and o must stay in the second cache, and all threads must have some.
+// Long runs of rows use a packed block of keys often, but q and o must stay in the second cache, and all threads must
+// have some.
 static int64_t chunk_rows(const shape *c, int threads) {
     int64_t most = CHUNK_BYTES / (4 * (depth_words(c->d) + rounded_up(c->e, LANES))) / ROWS * ROWS;
     int64_t even = rounded_up(c->B * c->G * c->T * c->Q / (6 * (int64_t)threads) + 1, ROWS);
@@ -77,14 +79,16 @@ CT_INLINE void pack_keys(const job *j, room *w, int64_t pair, int64_t block, ct_
     if (BF16_DOT) pack_pairs(w->v_pairs, c->e, w->v_se, ew, KEYS);
 }
 
-// New maxima (in units of log 2) of the tile's rows, and the factors that bring the past to them. Tile `at` of the strip is row r on.
+// New maxima (in units of log 2) of the tile's rows, and the factors that bring the past to them. Tile `at` of the
+// strip is row r on.
 CT_INLINE void tile_maxima(room *w, int at, int64_t r, float scale_log2) {
     _Alignas(64) float max[LANES] = {0};
     for (int i = 0; i < TILE; i++) {
         __m512 m = _mm512_set1_ps(-INFINITY);
         uint64_t seen = w->allowed[at * TILE + i];
         for (int v = 0; v * LANES < w->keys[at]; v++)
-            m = _mm512_mask_max_ps(m, (__mmask16)(seen >> (v * LANES)), m, _mm512_load_ps(w->score + (at * TILE + i) * KEYS + v * LANES));
+            m = _mm512_mask_max_ps(m, (__mmask16)(seen >> (v * LANES)), m,
+                                   _mm512_load_ps(w->score + (at * TILE + i) * KEYS + v * LANES));
         max[i] = _mm512_reduce_max_ps(m);
     }
     __mmask16 six = (1 << TILE) - 1;
@@ -102,7 +106,8 @@ CT_INLINE void row_weights(room *w, int at, int i, int64_t r, int vectors, float
     __m512 m = _mm512_set1_ps(max == -INFINITY ? 0 : max), scale = _mm512_set1_ps(scale_log2), p[KEY_VECTORS];
 #pragma GCC unroll 4
     for (int v = 0; v < KEY_VECTORS; v++)
-        p[v] = v < vectors ? power_of_two((__mmask16)(seen >> (v * LANES)), _mm512_fmsub_ps(_mm512_load_ps(score + v * LANES), scale, m))
+        p[v] = v < vectors ? power_of_two((__mmask16)(seen >> (v * LANES)),
+                                          _mm512_fmsub_ps(_mm512_load_ps(score + v * LANES), scale, m))
                            : _mm512_setzero_ps();
 #if CT_BF16_DOT
     _mm512_store_si512(score, (__m512i)_mm512_cvtne2ps_pbh(p[1], p[0]));
@@ -142,8 +147,8 @@ static void strip_block(const shape *c, room *w, int64_t first, int64_t end, rel
     for (int t = 0; t < tiles; t++)
         if (w->keys[t])
             rows_scaled((int)(E / LANES), BF16_DOT ? (w->keys[t] + 1) / 2 : w->keys[t],
-                        (a_operand){(uint32_t *)w->score + t * TILE * KEYS, KEYS, 1}, w->v_pairs, E, w->o_rE + (first + t * TILE) * E, E,
-                        w->correction + t * LANES);
+                        (a_operand){(uint32_t *)w->score + t * TILE * KEYS, KEYS, 1}, w->v_pairs, E,
+                        w->o_rE + (first + t * TILE) * E, E, w->correction + t * LANES);
 }
 
 // ---- one chunk of query rows -----------------------------------------------------------------------------------
@@ -243,7 +248,8 @@ const ct_kernel CT_TABLE(attention)[] = {
      "bf16 products (denormals taken as 0), f32 softmax, weights rounded to bf16; blocks of 64 keys ascending"},
 #else
     {"attention", "fffiiii>ff", ISA, forward_f32, forward_scratch, "f32 (exp 1 ulp), blocks of 64 keys ascending"},
-    {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch, "f32 inside (exp 1 ulp), blocks of 64 keys ascending; o rounded once"},
+    {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch,
+     "f32 inside (exp 1 ulp), blocks of 64 keys ascending; o rounded once"},
 #endif
     {0},
 };

@@ -1,8 +1,8 @@
 // The gradient of attention in tiles: scores and weights are recomputed from lse, then five products a tile.
 //   p = 2^(scores - lse), ds = p·(do·vᵀ - delta), delta = sum(do·o):  dv += pᵀ do, dk += dsᵀ q, dq += ds k.
-// dq is one chain over keys, dk and dv one over query rows (t, then Q), ascending: neither tiles, threads nor what is skipped
-// changes a bit. Where there are enough (batch, group) pairs for the threads, one pass makes all three; else dq by runs of rows, and
-// dk and dv by runs of keys, recomputing the weights (7 products instead of 5).
+// dq is one chain over keys, dk and dv one over query rows (t, then Q), ascending: neither tiles, threads nor what is
+// skipped changes a bit. Where there are enough (batch, group) pairs for the threads, one pass makes all three; else
+// dq by runs of rows, and dk and dv by runs of keys, recomputing the weights (7 products instead of 5).
 #include "../simd/isa.h"
 #include "span.h"
 
@@ -20,7 +20,8 @@ typedef struct {
     atomic_llong next;
 } job;
 
-// A thread's own memory; names end in what their dims are: r row of the chunk, s key of the block, k/e words of depth, D/E numbers.
+// A thread's own memory; names end in what their dims are: r row of the chunk, s key of the block, k/e words of
+// depth, D/E numbers.
 typedef struct {
     uint32_t *q_rk, *do_re, *q_pairs, *do_pairs; // pairs: as the B operand of products over rows
     uint32_t *k_sk, *k_ks, *k_pairs, *v_se, *v_es;
@@ -64,8 +65,15 @@ static size_t room_place(room *w, char *base, const job *j) {
 
 static void job_init(job *j, const ct_call *call, int threads) {
     shape c = shape_of(call, 1, 6);
-    *j = (job){.call = call, .shape = c, .kw = depth_words(c.d), .ew = depth_words(c.e), .D = rounded_up(c.d, LANES),
-               .E = rounded_up(c.e, LANES), .pairs = c.B * c.G, .rows = c.T * c.Q, .blocks = (c.S + KEYS - 1) / KEYS};
+    *j = (job){.call = call,
+               .shape = c,
+               .kw = depth_words(c.d),
+               .ew = depth_words(c.e),
+               .D = rounded_up(c.d, LANES),
+               .E = rounded_up(c.e, LANES),
+               .pairs = c.B * c.G,
+               .rows = c.T * c.Q,
+               .blocks = (c.S + KEYS - 1) / KEYS};
     int64_t rounds = (j->pairs + threads - 1) / threads;
     j->one_pass = rounds * threads * 5 <= j->pairs * 7;
     j->run_blocks = j->one_pass || j->blocks < RUN_BLOCKS ? j->blocks : RUN_BLOCKS;
@@ -87,7 +95,8 @@ CT_INLINE float delta_of(const ct_call *call, int64_t row, int64_t e, ct_dtype d
     v16f sum = v_zero();
     for (int64_t i = 0; i < e; i += LANES) {
         int n = e - i < LANES ? (int)(e - i) : LANES;
-        sum = v_fma(v_load(call->in[0].data, row * e + i, n, dtype), v_load(call->in[4].data, row * e + i, n, dtype), sum);
+        sum = v_fma(v_load(call->in[0].data, row * e + i, n, dtype), v_load(call->in[4].data, row * e + i, n, dtype),
+                    sum);
     }
     return v_sum(sum);
 }
@@ -138,7 +147,8 @@ typedef struct {
 // Weights of row `at` of the strip, which is row r of the chunk, for 16 keys; 0 where masked.
 CT_INLINE weights weights_of(const room *w, int64_t at, int64_t r, int v, float scale_log2) {
     __mmask16 seen = (__mmask16)(w->allowed[at] >> (v * LANES));
-    __m512 score = _mm512_load_ps(w->score_rs + at * KEYS + v * LANES), dp = _mm512_load_ps(w->dp_rs + at * KEYS + v * LANES);
+    __m512 score = _mm512_load_ps(w->score_rs + at * KEYS + v * LANES),
+           dp = _mm512_load_ps(w->dp_rs + at * KEYS + v * LANES);
     __m512 x = _mm512_fmsub_ps(score, _mm512_set1_ps(scale_log2), _mm512_set1_ps(w->lse_r[r]));
     weights out = {.p = power_of_two(seen, x)};
     out.ds = _mm512_maskz_mul_ps(seen, out.p, _mm512_sub_ps(dp, _mm512_set1_ps(w->delta_r[r])));
@@ -148,8 +158,8 @@ CT_INLINE weights weights_of(const room *w, int64_t at, int64_t r, int v, float 
 #if CT_BF16_DOT
 // Word of lane i: even[i] in the low half, odd[i] in the high one, rounded to nearest even (denormals to 0).
 CT_INLINE __m512i row_pairs(__m512 even, __m512 odd) {
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4,
-                                           19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
 }
 #endif
@@ -198,8 +208,8 @@ static void note_rows(room *w, int64_t at) {
 
 // ---- a strip of rows against a block of keys ----------------------------------------------------------------------
 
-// Rows [first, end) of the chunk: p and ds into the strip, a phase at a time for all tiles, so that one tile's waits are
-// another's work; and dq where wanted.
+// Rows [first, end) of the chunk: p and ds into the strip, a phase at a time for all tiles, so that one tile's waits
+// are another's work; and dq where wanted.
 static void strip_rows(const job *j, room *w, int64_t first, int64_t end, relation how, int want_dq) {
     int64_t rows = end - first;
     memset(w->end_row, 0, sizeof w->end_row);
@@ -209,8 +219,10 @@ static void strip_rows(const job *j, room *w, int64_t first, int64_t end, relati
         w->keys[at / TILE] = keys;
         note_rows(w, at);
         if (!keys) continue;
-        rows_fresh(vectors, j->kw, (a_operand){w->q_rk + r * j->kw, j->kw, 1}, w->k_ks, KEYS, w->score_rs + at * KEYS, KEYS);
-        rows_fresh(vectors, j->ew, (a_operand){w->do_re + r * j->ew, j->ew, 1}, w->v_es, KEYS, w->dp_rs + at * KEYS, KEYS);
+        rows_fresh(vectors, j->kw, (a_operand){w->q_rk + r * j->kw, j->kw, 1}, w->k_ks, KEYS, w->score_rs + at * KEYS,
+                   KEYS);
+        rows_fresh(vectors, j->ew, (a_operand){w->do_re + r * j->ew, j->ew, 1}, w->v_es, KEYS, w->dp_rs + at * KEYS,
+                   KEYS);
     }
     for (int64_t at = 0; at < rows; at += TILE) {
         int vectors = (w->keys[at / TILE] + LANES - 1) / LANES;
@@ -222,28 +234,32 @@ static void strip_rows(const job *j, room *w, int64_t first, int64_t end, relati
     for (int64_t at = 0; at < rows && want_dq; at += TILE) {
         int keys = w->keys[at / TILE];
         if (keys)
-            rows_added((int)(j->D / LANES), BF16_DOT ? (keys + 1) / 2 : keys, (a_operand){w->ds_words + at * KEY_WORDS, KEY_WORDS, 1},
-                       w->k_pairs, j->D, w->dq_rD + (first + at) * j->D, j->D);
+            rows_added((int)(j->D / LANES), BF16_DOT ? (keys + 1) / 2 : keys,
+                       (a_operand){w->ds_words + at * KEY_WORDS, KEY_WORDS, 1}, w->k_pairs, j->D,
+                       w->dq_rD + (first + at) * j->D, j->D);
     }
 }
 
-// dk and dv of the block += the strip's rows. Rows before the first and from the last that see a key add nothing and are left out.
+// dk and dv of the block += the strip's rows. Rows before the first and from the last that see a key add nothing and
+// are left out.
 static void strip_keys(const job *j, room *w, int64_t first, float *dk_sD, float *dv_sE) {
     enum { PER_WORD = BF16_DOT ? 2 : 1 };
     for (int s = 0; s < KEYS; s += TILE) {
         int a = s / LANES, b = s + TILE - 1 < KEYS ? (s + TILE - 1) / LANES : a;
         int end = w->end_row[a] > w->end_row[b] ? w->end_row[a] : w->end_row[b];
         if (!end) continue;
-        int begin = !w->end_row[a] || (w->end_row[b] && w->first_row[b] < w->first_row[a]) ? w->first_row[b] : w->first_row[a];
+        int begin = !w->end_row[a] || (w->end_row[b] && w->first_row[b] < w->first_row[a]) ? w->first_row[b]
+                                                                                           : w->first_row[a];
         int64_t steps = (end - begin) / PER_WORD, at = begin / PER_WORD, row = (first + begin) / PER_WORD;
-        rows_added((int)(j->E / LANES), steps, (a_operand){w->p_rs + at * KEYS + s, 1, KEYS}, w->do_pairs + row * j->E, j->E,
-                   dv_sE + s * j->E, j->E);
-        rows_added((int)(j->D / LANES), steps, (a_operand){w->ds_rs + at * KEYS + s, 1, KEYS}, w->q_pairs + row * j->D, j->D,
-                   dk_sD + s * j->D, j->D);
+        rows_added((int)(j->E / LANES), steps, (a_operand){w->p_rs + at * KEYS + s, 1, KEYS},
+                   w->do_pairs + row * j->E, j->E, dv_sE + s * j->E, j->E);
+        rows_added((int)(j->D / LANES), steps, (a_operand){w->ds_rs + at * KEYS + s, 1, KEYS},
+                   w->q_pairs + row * j->D, j->D, dk_sD + s * j->D, j->D);
     }
 }
 
-// ---- runs ----------------------------------------------------------------------------------------------------------
+// ---- runs
+// ----------------------------------------------------------------------------------------------------------
 
 typedef struct {
     int64_t pair, chunk, chunks_end, block, blocks_end;
@@ -258,7 +274,8 @@ CT_INLINE void store_row(void *y, int64_t at, const float *x, int64_t n, float s
 CT_INLINE void store_dq(const job *j, const room *w, int64_t pair, ct_dtype dtype) {
     row_walk walk = row_walk_begin(&j->shape, pair, w->chunk.first);
     for (int64_t r = 0; r < w->chunk.count; r++, row_walk_next(&walk))
-        store_row(j->call->out[0].data, walk.row * j->shape.d, w->dq_rD + r * j->D, j->shape.d, j->shape.scale, dtype);
+        store_row(j->call->out[0].data, walk.row * j->shape.d, w->dq_rD + r * j->D, j->shape.d, j->shape.scale,
+                  dtype);
 }
 CT_INLINE void store_dkv(const job *j, const room *w, const task *t, ct_dtype dtype) {
     const shape *c = &j->shape;
@@ -348,7 +365,8 @@ extern const ct_kernel CT_TABLE(attention_grad)[];
 const ct_kernel CT_TABLE(attention_grad)[] = {
 #if CT_BF16_DOT
     {"attention_grad", "bbbbbfiiii>bbb", ISA, gradient_bf16, gradient_scratch,
-     "bf16 products (denormals taken as 0) summed in f32, p and ds rounded to bf16; sums over keys, and over t then Q, ascending"},
+     "bf16 products (denormals taken as 0) summed in f32, p and ds rounded to bf16; sums over keys, and over t then "
+     "Q, ascending"},
 #else
     {"attention_grad", "ffffffiiii>fff", ISA, gradient_f32, gradient_scratch,
      "f32 (exp 1 ulp); sums over keys, and over t then Q, ascending"},

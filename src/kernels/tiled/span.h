@@ -1,5 +1,6 @@
-// What attention's tiles need to know of shapes and masks. A query row r of one (batch, group) is position t = r / Q, head r % Q of the
-// group. A key is allowed where k_pos ≤ q_pos and k_doc == q_doc; the smallest and largest of both decide for a whole tile.
+// What attention's tiles need to know of shapes and masks. A query row r of one (batch, group) is position t = r / Q,
+// head r % Q of the group. A key is allowed where k_pos ≤ q_pos and k_doc == q_doc; the smallest and largest of both
+// decide for a whole tile.
 #pragma once
 #include "tile.h"
 
@@ -14,10 +15,19 @@ typedef struct {
 // q, k, v are the inputs from `first`; q_pos, k_pos, q_doc, k_doc those from first_mask.
 static inline shape shape_of(const ct_call *call, int first, int first_mask) {
     const int64_t *q = call->in[first].dims, *v = call->in[first + 2].dims;
-    return (shape){.B = q[0], .T = q[1], .G = q[2], .Q = q[3], .S = v[1], .d = q[4], .e = v[3],
-                   .q_pos = call->in[first_mask].data, .k_pos = call->in[first_mask + 1].data,
-                   .q_doc = call->in[first_mask + 2].data, .k_doc = call->in[first_mask + 3].data,
-                   .scale = (float)call->attrs[0], .scale_log2 = (float)(call->attrs[0] * 1.4426950408889634)};
+    return (shape){.B = q[0],
+                   .T = q[1],
+                   .G = q[2],
+                   .Q = q[3],
+                   .S = v[1],
+                   .d = q[4],
+                   .e = v[3],
+                   .q_pos = call->in[first_mask].data,
+                   .k_pos = call->in[first_mask + 1].data,
+                   .q_doc = call->in[first_mask + 2].data,
+                   .k_doc = call->in[first_mask + 3].data,
+                   .scale = (float)call->attrs[0],
+                   .scale_log2 = (float)(call->attrs[0] * 1.4426950408889634)};
 }
 
 // Walks query rows r, r + 1, … of (b, g): `row` is the number of the row (…, G, Q) in q, o and lse.
@@ -116,11 +126,14 @@ static inline void query_chunk_read(const shape *c, int64_t pair, int64_t first,
 }
 
 // The keys that rows [r, r + TILE) of a chunk may look at, and one past the last of them.
-static inline int tile_keys(const query_chunk *q, int64_t r, const key_block *k, relation how, uint64_t *out_allowed) {
+static inline int tile_keys(const query_chunk *q, int64_t r, const key_block *k, relation how,
+                            uint64_t *out_allowed) {
     uint64_t any = 0, all = k->count < KEYS ? ((uint64_t)1 << k->count) - 1 : ~(uint64_t)0;
     for (int i = 0; i < TILE; i++) {
         int again = i && q->pos[r + i] == q->pos[r + i - 1] && q->doc[r + i] == q->doc[r + i - 1];
-        out_allowed[i] = how == ALL ? all : again ? out_allowed[i - 1] : allowed_keys(k, q->pos[r + i], q->doc[r + i]);
+        out_allowed[i] = how == ALL ? all
+                         : again    ? out_allowed[i - 1]
+                                    : allowed_keys(k, q->pos[r + i], q->doc[r + i]);
         any |= out_allowed[i];
     }
     return any ? 64 - __builtin_clzll(any) : 0;

@@ -1,9 +1,10 @@
 // The register tile of attention's products, and the packing that feeds it.
 //
-// Everything is in 32-bit words. With f32 arithmetic a word is one number; with bf16 arithmetic (BF16_DOT) it is two neighbours along the
-// depth of the product, and a step is VDPBF16PS. C[i][j] (+)= sum over k of A[i][k]·B[k][j]: six rows by up to four vectors, A a
-// broadcast word with any strides, B rows of vectors. Each element of C is one chain over k, ascending: no tile changes its bits.
-// Left out: rows that are no multiple of six (operands are padded), prefetching, blocking for the outer caches.
+// Everything is in 32-bit words. With f32 arithmetic a word is one number; with bf16 arithmetic (BF16_DOT) it is two
+// neighbours along the depth of the product, and a step is VDPBF16PS. C[i][j] (+)= sum over k of A[i][k]·B[k][j]: six
+// rows by up to four vectors, A a broadcast word with any strides, B rows of vectors. Each element of C is one chain
+// over k, ascending: no tile changes its bits. Left out: rows that are no multiple of six (operands are padded),
+// prefetching, blocking for the outer caches.
 #pragma once
 #include "../simd/vec.h"
 
@@ -30,8 +31,8 @@ CT_INLINE __m512 multiply_add(__m512 sum, uint32_t a, __m512i b) {
 #endif
 }
 
-CT_INLINE void tile(const int vectors, beginning how, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
-                    int64_t c_row, const float *scale) {
+CT_INLINE void tile(const int vectors, beginning how, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step,
+                    float *c, int64_t c_row, const float *scale) {
     __m512 sum[TILE][4];
 #pragma GCC unroll 6
     for (int i = 0; i < TILE; i++)
@@ -58,8 +59,8 @@ CT_INLINE void tile(const int vectors, beginning how, int64_t steps, a_operand a
         for (int j = 0; j < vectors; j++) _mm512_storeu_ps(c + i * c_row + j * LANES, sum[i][j]);
 }
 
-CT_INLINE void tile_of(int vectors, beginning how, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
-                       int64_t c_row, const float *scale) {
+CT_INLINE void tile_of(int vectors, beginning how, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step,
+                       float *c, int64_t c_row, const float *scale) {
     if (vectors == 4)
         tile(4, how, steps, a, b, b_step, c, c_row, scale);
     else if (vectors == 3)
@@ -71,8 +72,8 @@ CT_INLINE void tile_of(int vectors, beginning how, int64_t steps, a_operand a, c
 }
 
 // Six rows of C with any number of vectors, cut into even panels of at most four.
-CT_INLINE void panels(beginning how, int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row,
-                      const float *scale) {
+CT_INLINE void panels(beginning how, int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step,
+                      float *c, int64_t c_row, const float *scale) {
     int count = (vectors + 3) / 4;
     for (int panel = 0; panel < count; panel++) {
         int first = vectors * panel / count, end = vectors * (panel + 1) / count;
@@ -82,14 +83,16 @@ CT_INLINE void panels(beginning how, int vectors, int64_t steps, a_operand a, co
 
 // Not inlined: each is four large loops, which the calls share.
 #define CT_APART __attribute__((noinline, unused)) static void
-CT_APART rows_fresh(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row) {
+CT_APART rows_fresh(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
+                    int64_t c_row) {
     panels(FRESH, vectors, steps, a, b, b_step, c, c_row, NULL);
 }
-CT_APART rows_added(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row) {
+CT_APART rows_added(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
+                    int64_t c_row) {
     panels(ADDED, vectors, steps, a, b, b_step, c, c_row, NULL);
 }
-CT_APART rows_scaled(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c, int64_t c_row,
-                     const float *scale) {
+CT_APART rows_scaled(int vectors, int64_t steps, a_operand a, const uint32_t *b, int64_t b_step, float *c,
+                     int64_t c_row, const float *scale) {
     panels(SCALED, vectors, steps, a, b, b_step, c, c_row, scale);
 }
 
@@ -159,13 +162,14 @@ CT_INLINE void pack_across(uint32_t *across, const uint32_t *rows, int64_t words
         for (int s = 0; s < KEYS; s += LANES) transpose_16(across + k * KEYS + s, KEYS, rows + s * words + k, words);
 }
 
-// Packed rows as the B operand of a product whose depth is the rows: with f32 they are it already; with bf16 two rows make one row of
-// words [rows/2][padded n].
+// Packed rows as the B operand of a product whose depth is the rows: with f32 they are it already; with bf16 two rows
+// make one row of words [rows/2][padded n].
 CT_INLINE void pack_pairs(uint32_t *pairs, int64_t n, const uint32_t *rows, int64_t words, int64_t count) {
     int64_t width = rounded_up(n, LANES);
     for (int64_t r = 0; r < count; r += 2)
         for (int64_t i = 0; i < width; i += LANES) {
-            const uint16_t *even = (const uint16_t *)(rows + r * words) + i, *odd = (const uint16_t *)(rows + (r + 1) * words) + i;
+            const uint16_t *even = (const uint16_t *)(rows + r * words) + i,
+                           *odd = (const uint16_t *)(rows + (r + 1) * words) + i;
             __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)even));
             __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)odd));
             _mm512_storeu_si512(pairs + r / 2 * width + i, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
@@ -174,9 +178,9 @@ CT_INLINE void pack_pairs(uint32_t *pairs, int64_t n, const uint32_t *rows, int6
 
 // ---- numbers -----------------------------------------------------------------------------------------------
 
-// 2^x, 0 in the lanes that are not seen: 2^(x - floor x) by a minimax polynomial (relative error 2e-9 with f32 arithmetic, so about
-// 1 ulp in all; 8e-8 with bf16, whose results are rounded to 8 bits anyway), scaled by 2^floor x. Results below 2^-126
-// are rounded once more; -inf gives 0, inf inf, NaN NaN.
+// 2^x, 0 in the lanes that are not seen: 2^(x - floor x) by a minimax polynomial (relative error 2e-9 with f32
+// arithmetic, so about 1 ulp in all; 8e-8 with bf16, whose results are rounded to 8 bits anyway), scaled by 2^floor
+// x. Results below 2^-126 are rounded once more; -inf gives 0, inf inf, NaN NaN.
 CT_INLINE __m512 power_of_two(__mmask16 seen, __m512 x) {
     __m512 r = _mm512_reduce_ps(x, 1), p; // x - floor x; 0 where x is infinite
     if (BF16_DOT) {
@@ -194,10 +198,11 @@ CT_INLINE __m512 power_of_two(__mmask16 seen, __m512 x) {
     return _mm512_maskz_scalef_ps(seen, _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f)), x);
 }
 
-// Natural logarithm of normal numbers above 0 (2 ulp of it, or 2^-24 near 1): x = 2^e (1 + f) with f in [-1/4, 1/2), and a minimax
-// polynomial of relative error 5e-9 for log(1 + f); inf gives inf or NaN, NaN NaN.
+// Natural logarithm of normal numbers above 0 (2 ulp of it, or 2^-24 near 1): x = 2^e (1 + f) with f in [-1/4, 1/2),
+// and a minimax polynomial of relative error 5e-9 for log(1 + f); inf gives inf or NaN, NaN NaN.
 CT_INLINE __m512 logarithm(__m512 x) {
-    static const float c[] = {-0.04490956f, 0.10448327f, -0.13162231f, 0.14482062f, -0.16647767f, 0.19990607f, -0.25000054f, 0.33333454f, -0.5f};
+    static const float c[] = {-0.04490956f, 0.10448327f,  -0.13162231f, 0.14482062f, -0.16647767f,
+                              0.19990607f,  -0.25000054f, 0.33333454f,  -0.5f};
     __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src), e = _mm512_getexp_ps(x);
     __mmask16 large = _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.5f), _CMP_GE_OQ);
     m = _mm512_mask_mul_ps(m, large, m, _mm512_set1_ps(0.5f));
