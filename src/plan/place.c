@@ -1,14 +1,10 @@
 // Offsets for buffers with known lives (dynamic storage allocation): first fit in several orders, the best kept. Lives in a training step
-// nest almost like a stack, so that one of the orders comes within a per cent or two of the largest live sum.
+// nest almost like a stack, so that one of the orders comes within a per cent or two of the largest live sum; where none does, the buffers
+// that stick out are placed earlier and the rest around them, a few times.
 #include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct {
-    const ct_buffer *buffers;
-    int order; // which key
-} sorting;
 
 typedef struct {
     int index;
@@ -65,22 +61,59 @@ static size_t place_in_order(ct_buffer *buffers, const keyed *order, int count, 
     return extent;
 }
 
-size_t ct_place_buffers(ct_buffer *buffers, int count, size_t live_bytes) {
-    if (count == 0) return 0;
-    keyed *order = ct_malloc(sizeof(keyed) * (size_t)count);
-    int *placed = ct_malloc(sizeof(int) * (size_t)(count + 1));
-    size_t *best = ct_malloc(sizeof(size_t) * (size_t)count), best_extent = SIZE_MAX;
-    for (int o = 0; o < ORDERS && best_extent > live_bytes + live_bytes / 200; o++) {
-        for (int i = 0; i < count; i++) order[i] = key_of(&buffers[i], i, o);
-        qsort(order, (size_t)count, sizeof *order, compare_keyed);
-        size_t extent = place_in_order(buffers, order, count, placed);
-        if (extent >= best_extent) continue;
-        best_extent = extent;
-        for (int i = 0; i < count; i++) best[i] = buffers[i].offset;
+typedef struct {
+    ct_buffer *buffers;
+    int count;
+    keyed *order;
+    int *placed;
+    size_t *best; // offsets of the smallest extent so far
+    size_t best_extent;
+} placing;
+
+static void try_order(placing *p) {
+    size_t extent = place_in_order(p->buffers, p->order, p->count, p->placed);
+    if (extent >= p->best_extent) return;
+    p->best_extent = extent;
+    for (int i = 0; i < p->count; i++) p->best[i] = p->buffers[i].offset;
+}
+
+// Moves the buffers that stick out over `target` to the front of the order, both parts keeping theirs. 0: none does.
+static int advance_offenders(placing *p, size_t target, keyed *scratch) {
+    int front = 0, back = 0;
+    for (int i = 0; i < p->count; i++) {
+        const ct_buffer *b = &p->buffers[p->order[i].index];
+        if (b->offset + b->bytes > target) scratch[front++] = p->order[i];
     }
-    for (int i = 0; i < count; i++) buffers[i].offset = best[i];
-    free(order);
-    free(placed);
-    free(best);
-    return best_extent;
+    if (front == 0) return 0;
+    for (int i = 0; i < p->count; i++) {
+        const ct_buffer *b = &p->buffers[p->order[i].index];
+        if (b->offset + b->bytes <= target) scratch[front + back++] = p->order[i];
+    }
+    memcpy(p->order, scratch, sizeof(keyed) * (size_t)p->count);
+    return 1;
+}
+
+size_t ct_place_buffers(ct_buffer *buffers, int count, size_t live_bytes) {
+    enum { WORK = 40000000 }; // buffer pairs looked at while refining, about 0.1 s
+    if (count == 0) return 0;
+    size_t bytes = sizeof(keyed) * (size_t)count, good = live_bytes + live_bytes / 200;
+    placing p = {buffers, count, ct_malloc(bytes), ct_malloc(sizeof(int) * (size_t)(count + 1)),
+                 ct_malloc(sizeof(size_t) * (size_t)count), SIZE_MAX};
+    keyed *scratch = ct_malloc(bytes);
+    double pairs = 0;
+    for (int o = 0; o < ORDERS && p.best_extent > good; o++) {
+        for (int i = 0; i < count; i++) p.order[i] = key_of(&buffers[i], i, o);
+        qsort(p.order, (size_t)count, sizeof *p.order, compare_keyed);
+        try_order(&p);
+        for (; p.best_extent > good && pairs < (o + 1) * (double)WORK / ORDERS; pairs += 0.5 * (double)count * count) {
+            if (!advance_offenders(&p, good, scratch)) break;
+            try_order(&p);
+        }
+    }
+    for (int i = 0; i < count; i++) buffers[i].offset = p.best[i];
+    free(p.order);
+    free(p.placed);
+    free(p.best);
+    free(scratch);
+    return p.best_extent;
 }
