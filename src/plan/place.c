@@ -94,7 +94,7 @@ static int advance_offenders(placing *p, size_t target, keyed *scratch) {
 }
 
 size_t ct_place_buffers(ct_buffer *buffers, int count, size_t live_bytes) {
-    enum { WORK = 40000000 }; // buffer pairs looked at while refining, about 0.1 s
+    enum { WORK = 40000000 }; // buffer pairs looked at while refining, about 0.1 s; at least two rounds an order
     if (count == 0) return 0;
     size_t bytes = sizeof(keyed) * (size_t)count, good = live_bytes + live_bytes / 200;
     placing p = {buffers, count, ct_malloc(bytes), ct_malloc(sizeof(int) * (size_t)(count + 1)),
@@ -105,9 +105,10 @@ size_t ct_place_buffers(ct_buffer *buffers, int count, size_t live_bytes) {
         for (int i = 0; i < count; i++) p.order[i] = key_of(&buffers[i], i, o);
         qsort(p.order, (size_t)count, sizeof *p.order, compare_keyed);
         try_order(&p);
-        for (; p.best_extent > good && pairs < (o + 1) * (double)WORK / ORDERS; pairs += 0.5 * (double)count * count) {
+        for (int k = 0; p.best_extent > good && (k < 2 || pairs < (o + 1) * (double)WORK / ORDERS); k++) {
             if (!advance_offenders(&p, good, scratch)) break;
             try_order(&p);
+            pairs += 0.5 * (double)count * count;
         }
     }
     for (int i = 0; i < count; i++) buffers[i].offset = p.best[i];
