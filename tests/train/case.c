@@ -1,6 +1,7 @@
 // Fixtures as running trainers.
 #include "case.h"
 #include "base/file.h"
+#include "checkpoint/safetensors.h"
 
 #include <cjson/cJSON.h>
 #include <unistd.h>
@@ -90,4 +91,19 @@ const char *test_data(void) {
     if (ct_path_is_folder(folder)) return folder;
     printf("SKIPPED: the data folder %s (CT_TESTDATA) is absent\n", folder);
     return NULL;
+}
+
+void load_array(const char *path, const char *name, ct_dtype dtype, void *data, int64_t elems) {
+    ct_safetensors f;
+    assert_ok(ct_safetensors_open(path, &f));
+    const ct_safetensors_entry *e = ct_safetensors_find(&f, name);
+    if (!e) fail_msg("%s has no %s", path, name);
+    ct_named_tensor t = {.name = name, .dtype = dtype, .dims = e->dims, .data = data};
+    int64_t n = 1;
+    for (int d = 0; d < e->dims; d++) n *= t.shape[d] = e->shape[d];
+    assert_int_equal(n, elems);
+    void *buffer = ct_malloc(CT_READ_BUFFER_BYTES);
+    assert_ok(ct_safetensors_read(&f, e, NULL, &t, &(ct_read_options){.buffer = buffer}, NULL));
+    free(buffer);
+    ct_safetensors_close(&f);
 }

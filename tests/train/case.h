@@ -25,6 +25,9 @@ typedef struct {
 void case_open(titan_case *c, const char *name, const char *const *overrides, const char *dump);
 void case_close(titan_case *c, int keep_dump);
 
+// Reads a whole tensor of a safetensors file into data; fails the test where it has not `elems` elements.
+void load_array(const char *path, const char *name, ct_dtype dtype, void *data, int64_t elems);
+
 // The folder of files that are not in the repository; NULL (after saying so) where it is absent.
 const char *test_data(void);
 

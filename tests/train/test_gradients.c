@@ -1,7 +1,6 @@
 // fp32 forward, loss and every gradient of a 2-layer Llama against PyTorch's float64 (rounded once): 1e-5 of a tensor's largest value, with a
 // causal mask and with documents kept apart. One step through graph, autodiff, passes, plan and executor.
 #include "case.h"
-#include "checkpoint/safetensors.h"
 #include "base/wide.h"
 
 #include <math.h>
@@ -19,18 +18,7 @@ typedef struct {
 
 static void load(const char *file, const char *name, ct_dtype dtype, void *data, int64_t elems) {
     char *path = ct_format("%s/%s.safetensors", folder, file);
-    ct_safetensors f;
-    assert_ok(ct_safetensors_open(path, &f));
-    const ct_safetensors_entry *e = ct_safetensors_find(&f, name);
-    if (!e) fail_msg("%s has no %s", path, name);
-    ct_named_tensor t = {.name = name, .dtype = dtype, .dims = e->dims, .data = data};
-    int64_t n = 1;
-    for (int d = 0; d < e->dims; d++) n *= t.shape[d] = e->shape[d];
-    assert_int_equal(n, elems);
-    void *buffer = ct_malloc(CT_READ_BUFFER_BYTES);
-    assert_ok(ct_safetensors_read(&f, e, NULL, &t, &(ct_read_options){.buffer = buffer}, NULL));
-    free(buffer);
-    ct_safetensors_close(&f);
+    load_array(path, name, dtype, data, elems);
     free(path);
 }
 

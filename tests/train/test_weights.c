@@ -1,26 +1,10 @@
 // Weights of other programs: stories260K's logits and its known story; Hugging Face folders' logits in, and the same out again.
 #include "case.h"
 #include "base/file.h"
-#include "checkpoint/safetensors.h"
 #include "train/generate.h"
 
 #include <math.h>
 #include <unistd.h>
-
-static void load_array(const char *path, const char *name, ct_dtype dtype, void *data, int64_t elems) {
-    ct_safetensors f;
-    assert_ok(ct_safetensors_open(path, &f));
-    const ct_safetensors_entry *e = ct_safetensors_find(&f, name);
-    assert_non_null(e);
-    ct_named_tensor t = {.name = name, .dtype = dtype, .dims = e->dims, .data = data};
-    int64_t n = 1;
-    for (int d = 0; d < e->dims; d++) n *= t.shape[d] = e->shape[d];
-    assert_int_equal(n, elems);
-    void *buffer = ct_malloc(CT_READ_BUFFER_BYTES);
-    assert_ok(ct_safetensors_read(&f, e, NULL, &t, &(ct_read_options){.buffer = buffer}, NULL));
-    free(buffer);
-    ct_safetensors_close(&f);
-}
 
 static void open_generator(const char *toml, const char *dtype, const char *weights, int64_t capacity, ct_arena *arena, ct_generator **out) {
     ct_config *config;
