@@ -186,7 +186,7 @@ static void a_mixture_keeps_its_shares_of_tokens_at_every_moment(void **state) {
     static const double weights[3] = {0.6, 0.3, 0.1};
     ct_data_source sources[3];
     for (int s = 0; s < 3; s++) { // documents of 16, 61 and 106 tokens, all of one letter
-        char name[16], line[160] = "{\"text\": \"";
+        char name[32], line[160] = "{\"text\": \"";
         size_t n = strlen(line);
         memset(line + n, 'a' + s, (size_t)(14 + 45 * s));
         strcpy(line + n + 14 + 45 * s, "\"}\n");
