@@ -124,8 +124,7 @@ static int list_ops(int json) {
 static ct_status check_file(const char *path) {
     char *text;
     CT_TRY(ct_file_read(path, 1u << 30, &text, NULL));
-    ct_graph graph;
-    ct_graph_init(&graph, "");
+    ct_graph graph = {0}; // the parser starts it
     ct_status status = ct_graph_parse(&graph, text, path, ct_op_find);
     if (!status) status = ct_graph_verify(&graph);
     if (!status) {

@@ -100,7 +100,9 @@ static void check_gradients(int block_causal, ct_step_options options) {
         float *expected = ct_malloc(sizeof(float) * (size_t)n);
         char *name = ct_format("grad.%s", p->name);
         load(block_causal ? "block_causal" : "causal", name, CT_F32, expected, n);
-        double d = distance(ct_exec_data(s.exec, ct_format("%s.grad", p->name)), expected, n);
+        char *state = ct_format("%s.grad", p->name);
+        double d = distance(ct_exec_data(s.exec, state), expected, n);
+        free(state);
         if (!(d <= 1e-5)) fail_msg("gradient of %s is off by %.2e of its largest value", p->name, d);
         worst = fmax(worst, d);
         free(name);
