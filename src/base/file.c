@@ -114,6 +114,7 @@ ct_status ct_file_write_atomic(const char *path, const void *bytes, size_t size)
 }
 
 ct_status ct_folder_make(const char *path) {
+    CT_CHECK(*path, CT_INVALID, "a folder's path is empty");
     char *part = ct_strdup(path);
     ct_status status = CT_OK;
     for (char *p = part + 1; !status; p++) {

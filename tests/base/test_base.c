@@ -112,6 +112,7 @@ static void files_are_written_whole_or_not_at_all(void **state) {
     free(text);
     assert_int_equal(ct_error_code(ct_file_read("/nonexistent/x", 0, &text, &size)), CT_NOT_FOUND);
     assert_non_null(ct_file_write_atomic("/nonexistent/x", "a", 1));
+    assert_int_equal(ct_error_code(ct_folder_make("")), CT_INVALID);
     assert_null(ct_folder_remove(folder));
     assert_false(ct_path_exists(folder));
     free(deep);
