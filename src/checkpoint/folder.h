@@ -14,7 +14,8 @@ ct_status ct_step_folder_commit(const char *root, int64_t step);
 // Takes step-N away: renamed first, so that it is never half there.
 ct_status ct_step_folder_discard(const char *root, int64_t step);
 
-// Removes step-N.tmp, files of ours only: shards and manifest. One that is not there is success.
+// Removes step-N.tmp, files of ours only: shards and manifest. One that is not there is success; one that holds other files is kept with
+// them.
 ct_status ct_step_folder_clean(const char *root, int64_t step);
 
 ct_status ct_folder_sync(const char *path); // fsync
