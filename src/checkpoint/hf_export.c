@@ -202,7 +202,9 @@ ct_status ct_hf_export(const ct_hf_export_options *options, const ct_llama_shape
     exporting e = {.options = options, .tensors = tensors};
     e.count = ct_llama_hf_tensors(&arena, shape, &model);
     e.model = model;
-    e.folder = ct_arena_format(&arena, "%s.ctitan-export", options->folder);
+    size_t length = strlen(options->folder);
+    while (length > 1 && options->folder[length - 1] == '/') length--;
+    e.folder = ct_arena_format(&arena, "%.*s.ctitan-export", (int)length, options->folder);
     int *given = CT_ARENA_ARRAY(&arena, int, e.count);
     e.given = given;
     ct_status status = match(model, e.count, tensors, count, given);

@@ -151,7 +151,7 @@ static void what_came_in_goes_out_the_same(void **state) {
     for (int n = 0; n < 2; n++)
         for (int dtype = 0; dtype < 3; dtype++) {
             if (n == 1 && dtype == CT_EXPORT_BF16) continue; // f16 weights do not fit into bf16
-            char *from = ct_format(FIXTURES "%s", names[n]), *to = ct_format("%s/%s-%d", (char *)*state, names[n], dtype);
+            char *from = ct_format(FIXTURES "%s", names[n]), *to = ct_format("%s/%s-%d%s", (char *)*state, names[n], dtype, dtype ? "" : "/");
             ct_weights *weights;
             ct_arena arena = {0};
             OK(ct_weights_open(from, NULL, NULL, NULL, &weights));
