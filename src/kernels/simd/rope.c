@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-enum { HEAD_MAX = 4096 };
-
 // ---- angles ----------------------------------------------------------------------------------------------
 
 // attrs: dim, theta, factor, low, high, original. f32 throughout, in the order of the reference's formula.
@@ -30,21 +28,17 @@ static void angles_task(void *context, int thread, int threads) {
     int pairs = (int)call->attrs[0] / 2;
     long long t, end;
     ct_share(ct_tensor_elems(&call->in[0]), 1, thread, threads, &t, &end);
-    if (t == end) return;
-    float frequencies[HEAD_MAX / 2];
-    for (int i = 0; i < pairs; i++) frequencies[i] = frequency(call->attrs, i);
-    for (; t < end; t++)
-        for (int i = 0; i < pairs; i++) {
-            double sine, cosine, angle = (double)((float)positions[t] * frequencies[i]);
+    for (int i = 0; i < pairs && t < end; i++) {
+        float f = frequency(call->attrs, i);
+        for (long long row = t; row < end; row++) {
+            double sine, cosine, angle = (double)((float)positions[row] * f);
             sincos(angle, &sine, &cosine);
-            angles[2 * (t * pairs + i)] = (float)cosine;
-            angles[2 * (t * pairs + i) + 1] = (float)sine;
+            angles[2 * (row * pairs + i)] = (float)cosine;
+            angles[2 * (row * pairs + i) + 1] = (float)sine;
         }
+    }
 }
-static void rope_angles(const ct_call *call, ct_team *team) {
-    CT_ASSERT(call->attrs[0] <= HEAD_MAX, "head size %g", call->attrs[0]);
-    ct_team_run(team, angles_task, (void *)call);
-}
+static void rope_angles(const ct_call *call, ct_team *team) { ct_team_run(team, angles_task, (void *)call); }
 
 // ---- rotation --------------------------------------------------------------------------------------------
 
