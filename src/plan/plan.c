@@ -224,10 +224,20 @@ static void hash_plan(ct_plan *plan) {
     XXH3_freeState(state);
 }
 
+// Sums of sizes below don't overflow.
+static ct_status check_total(const ct_plan *plan, const ct_plan_program *program) {
+    double total = 0;
+    for (int i = 0; i < plan->kept_count; i++) total += (double)plan->kept[i].bytes;
+    for (int i = 0; i < program->buffers_count; i++) total += (double)program->buffers[i].bytes;
+    CT_CHECK(total < 0x1p62, CT_INVALID, "its tensors come to %.3g bytes, more than any machine addresses", total);
+    return CT_OK;
+}
+
 static ct_status plan_program(planning *p, int which) {
     ct_plan_program *program = &p->plan->programs[which];
     CT_TRY(make_instructions(p, program));
     list_temporaries(p, which);
+    CT_TRY(check_total(p->plan, program));
     find_peak(p->plan, program);
     program->extent_bytes = ct_place_buffers(program->buffers, program->buffers_count, program->live_bytes);
     resolve_offsets(p, which);
