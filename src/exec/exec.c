@@ -39,19 +39,25 @@ struct ct_exec {
     ct_recording *recording;
 };
 
-// The most that this process's control group may hold (Slurm and containers set such limits).
+// The most that this process's control group and those above it may hold (containers set such limits, Slurm a job's and a step's).
 static size_t group_bytes(void) {
-    char group[256] = "", line[512];
+    char group[256] = "", line[512], *slash = group;
+    size_t least = SIZE_MAX;
     FILE *f = fopen("/proc/self/cgroup", "r");
     while (f && !group[0] && fgets(line, sizeof line, f))
         if (sscanf(line, "0::%255s", group) == 1) break;
     if (f) fclose(f);
-    snprintf(line, sizeof line, "/sys/fs/cgroup%s/memory.max", group);
-    unsigned long long limit;
-    if (!(f = fopen(line, "r"))) return SIZE_MAX;
-    int has_limit = fscanf(f, "%llu", &limit) == 1; // "max": none
-    fclose(f);
-    return has_limit ? (size_t)limit : SIZE_MAX;
+    while (slash) {
+        unsigned long long limit;
+        snprintf(line, sizeof line, "/sys/fs/cgroup%s/memory.max", group);
+        if ((f = fopen(line, "r"))) {
+            if (fscanf(f, "%llu", &limit) == 1 && limit < least) least = (size_t)limit; // "max": none
+            fclose(f);
+        }
+        slash = strrchr(group, '/');
+        if (slash) *slash = 0;
+    }
+    return least;
 }
 
 static size_t machine_bytes(void) {
