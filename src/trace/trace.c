@@ -19,7 +19,7 @@ static ct_cost cost_of(const ct_plan *plan, const ct_span *span) {
 static void add_event(const ct_plan *plan, const ct_span *span, uint64_t start, ct_string *out) {
     const ct_node *node = node_of(plan, span);
     ct_cost cost = cost_of(plan, span);
-    double ns = (double)(span->end_ns - span->begin_ns), bytes = cost.bytes_read + cost.bytes_written;
+    double ns = span->end_ns > span->begin_ns ? (double)(span->end_ns - span->begin_ns) : 1, bytes = cost.bytes_read + cost.bytes_written;
     ct_string_add(out, ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"module\": ",
                   node->op->name, ct_phase_name(node->from.phase), span->program, (double)(span->begin_ns - start) / 1e3, ns / 1e3);
     ct_string_add_json(out, node->from.module);
