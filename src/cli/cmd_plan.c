@@ -18,7 +18,7 @@ static const char graph_help[] =
     "       ctitan graph --check FILE.graph\n"
     "       ctitan graph --ops [--json]\n\n"
     "Prints a program's graph as text, after all passes (micro by default). --check reads such a text back, verifies it and prints it\n"
-    "again. --ops lists the op table: name, index rule, formula.\n";
+    "again. --ops lists the op table: name, attributes, formula, index rule, dtypes.\n";
 
 typedef struct {
     ct_arena arena;
@@ -106,7 +106,7 @@ static int list_ops(int json) {
     for (int i = 0; ct_ops[i]; i++) {
         const ct_op *op = ct_ops[i];
         if (!json) {
-            ct_string_add(&out, "%-16s %-60s %s\n", op->name, op->rule ? op->rule : "", op->formula ? op->formula : "");
+            ct_op_print(op, &out);
             continue;
         }
         ct_string_add(&out, "%s{\"name\": \"%s\", \"rule\": ", i ? ",\n " : "", op->name);

@@ -145,12 +145,6 @@ static ct_status read_input(const arguments *a, char **out_text, size_t *out_siz
     return ct_file_read(a->operands[1], 0, out_text, out_size);
 }
 
-static int finish_output(void) {
-    if (!fflush(stdout) && !ferror(stdout)) return 0;
-    fprintf(stderr, "ctitan tokenizer: writing standard output: %s\n", strerror(errno));
-    return 1;
-}
-
 // ---- commands ------------------------------------------------------------------------------------
 
 static int run_encode(const arguments *a, ct_tokenizer *tokenizer) {
@@ -172,7 +166,7 @@ static int run_encode(const arguments *a, ct_tokenizer *tokenizer) {
     ct_tokenizer_context_destroy(context);
     ct_ids_deinit(&ids);
     free(text);
-    return status ? fail(status) : finish_output();
+    return status ? fail(status) : ct_finish_output("tokenizer");
 }
 
 static ct_status parse_ids(const ct_tokenizer *tokenizer, const char *text, size_t size, ct_ids *ids) {
@@ -208,7 +202,7 @@ static int run_decode(const arguments *a, ct_tokenizer *tokenizer) {
     }
     ct_ids_deinit(&ids);
     free(text);
-    return status ? fail(status) : finish_output();
+    return status ? fail(status) : ct_finish_output("tokenizer");
 }
 
 static void add_end(ct_string *out, const char *name, int id, const char *token) {
@@ -255,7 +249,7 @@ static int run_info(const arguments *a, ct_tokenizer *tokenizer) {
     const ct_tokenizer_info *info = ct_tokenizer_describe(tokenizer);
     if (a->json) {
         print_json(info);
-        return finish_output();
+        return ct_finish_output("tokenizer");
     }
     printf("%s: %s\n", info->path, info->kind);
     printf("  vocabulary  %d (%d ids have a token)\n  merges      %d\n  added       %d, of which %d special\n",
@@ -263,7 +257,7 @@ static int run_info(const arguments *a, ct_tokenizer *tokenizer) {
     print_end("BOS", info->bos_id, info->bos_token, info->template_bos);
     print_end("EOS", info->eos_id, info->eos_token, info->template_eos);
     printf("  words       cut by: %s\n", info->splitter);
-    return finish_output();
+    return ct_finish_output("tokenizer");
 }
 
 static int with_tokenizer(const char *command, const arguments *a) {
@@ -303,7 +297,7 @@ static int run_train(const arguments *a) {
     if (isatty(2)) fputc('\n', stderr);
     if (status) return fail(status);
     printf("%s/tokenizer.json: %d tokens\n", a->folder, size);
-    return finish_output();
+    return ct_finish_output("tokenizer");
 }
 
 static int run(const char *command, const arguments *a) {
