@@ -71,7 +71,7 @@ ct_status ct_setup_training_data(const ct_config *config, const ct_model *model,
                                .shuffle = t->shuffle,
                                .seed = seed_of(config),
                                .documents_apart = model->shape.block_causal,
-                               .ahead = (int32_t)(2 * sequences_a_step + 16)};
+                               .ahead = (int32_t)(2 * sequences_a_step + 15)}; // at most INT32_MAX, see MOST_SEQUENCES
     ct_status status = ct_data_create(&options, out_data);
     if (sources != &one) free(sources);
     if (status) return ct_error_note(status, "training data, %s", ct_config_origin_text(config, "training.dataset"));

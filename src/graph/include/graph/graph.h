@@ -119,7 +119,6 @@ typedef struct {
     ct_dim_role roles[32];
     int roles_count;
     ct_provenance at; // provenance of the nodes being built
-    ct_status error;  // first error of the builder; later builds do nothing and return -1
     char error_text[512]; // first error of the builder; later builds do nothing and return -1
 } ct_graph;
 
