@@ -1,6 +1,7 @@
 // `ctitan checkpoint list|verify|import|export`: what lies in a folder, whether it is sound, and weights from and for other programs. Tensors
 // pass through one at a time, so that a model larger than memory can be converted.
 #include "commands.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
@@ -83,7 +84,7 @@ static ct_status need_paths(const arguments *a, int count, const char *what) {
 // ---- progress and warnings ----
 typedef struct {
     const char *what;
-    struct timespec last;
+    double last; // seconds
     int is_on, is_shown;
 } meter;
 
@@ -93,10 +94,8 @@ static meter meter_of(const arguments *a, const char *what) {
 
 static void show_progress(void *context, size_t done, size_t total) {
     meter *m = context;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double since = (double)(now.tv_sec - m->last.tv_sec) + 1e-9 * (double)(now.tv_nsec - m->last.tv_nsec);
-    if (!m->is_on || (m->is_shown && since < 0.2 && done < total)) return;
+    double now = ct_now_s();
+    if (!m->is_on || (m->is_shown && now - m->last < 0.2 && done < total)) return;
     m->last = now, m->is_shown = 1;
     fprintf(stderr, "\r%s: %.1f of %.1f MB", m->what, (double)done / 1e6, (double)total / 1e6);
 }

@@ -1,5 +1,6 @@
 // `ctitan data build|info`: tokenised corpora.
 #include "commands.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "data/corpus.h"
 #include "data/tokens.h"
@@ -9,9 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
 
 static const char help[] =
     "usage: ctitan data build TOKENIZER OUT.ctc FILE... [options]\n"
@@ -80,22 +79,16 @@ static ct_status parse(int argc, char **argv, arguments *a) {
 
 // ---- build ----
 typedef struct {
-    struct timespec start, last;
+    double start, last; // seconds
     int shown;
 } meter;
-
-static double seconds_since(const struct timespec *then) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - then->tv_sec) + 1e-9 * (double)(now.tv_nsec - then->tv_nsec);
-}
 
 static void show_progress(void *context, int64_t done, int64_t total, int64_t documents, int64_t tokens) {
     meter *m = context;
     int terminal = isatty(STDERR_FILENO);
-    if (m->shown && seconds_since(&m->last) < (terminal ? 0.2 : 5) && done < total) return;
-    double s = seconds_since(&m->start), rate = s > 0 ? (double)done / s : 0;
-    clock_gettime(CLOCK_MONOTONIC, &m->last);
+    double now = ct_now_s(), s = now - m->start, rate = s > 0 ? (double)done / s : 0;
+    if (m->shown && now - m->last < (terminal ? 0.2 : 5) && done < total) return;
+    m->last = now;
     m->shown = 1;
     fprintf(stderr, "%s%5.1f %%  %" PRId64 " documents, %.2f M tokens, %.1f MB/s, %.0f s left%s", terminal ? "\r" : "",
             total ? 100.0 * (double)done / (double)total : 100.0, documents, (double)tokens / 1e6, rate / 1e6,
@@ -135,8 +128,7 @@ static ct_status build_with(const ct_tokenizer *tokenizer, const arguments *a, c
         sources[i] = a->spec;
         sources[i].path = a->files[i + 2];
     }
-    meter m = {0};
-    clock_gettime(CLOCK_MONOTONIC, &m.start);
+    meter m = {.start = ct_now_s()};
     int show = a->progress > 0 || (a->progress < 0 && isatty(STDERR_FILENO));
     ct_corpus_build_options options = {.encoder = ct_data_tokens_encoder(tokens, 0), .sources = sources, .source_count = count,
                                        .threads = threads, .progress = show ? show_progress : NULL, .progress_context = &m};

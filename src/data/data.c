@@ -1,13 +1,13 @@
 // The loader: a thread packs sequences into a ring, readers copy them out. The thread is alone with packer, sources and files; the lock
 // guards only counters, as a slot is written before it is counted and not written again before it is released.
 #include "loader.h"
+#include "base/clock.h"
 #include "base/team.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { AHEAD = 64, SEQ_LEN_MAX = 1 << 26 };
 
@@ -167,20 +167,14 @@ void loader_stop(ct_data *data) {
 }
 
 // ---- reading ----
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int is_settled(const ct_data *data, int64_t end) { return data->produced >= end || data->ended || data->failed; }
 
 // With the lock held: waits until sequences up to `end` are there or won't come.
 static void wait_for(ct_data *data, int64_t end) {
     if (is_settled(data, end)) return;
-    double since = now_s();
+    double since = ct_now_s();
     while (!is_settled(data, end)) pthread_cond_wait(&data->ready, &data->lock);
-    data->waited_s += now_s() - since;
+    data->waited_s += ct_now_s() - since;
 }
 
 static ct_status claim(ct_data *data, int64_t first, int32_t count, int32_t *out_count) {

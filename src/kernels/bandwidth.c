@@ -1,10 +1,10 @@
 // The memory ceiling after McCalpin's STREAM: read, copy and triad over arrays no cache holds, with stores that
 // bypass the caches.
 #include "kernels/peak.h"
+#include "base/clock.h"
 
 #include <stdint.h>
 #include <sys/mman.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
@@ -50,12 +50,6 @@ static void triad_part(float *a, const float *b, const float *c, long long n) {
 }
 #endif
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void touch(void *context, int thread, int threads) {
     stream *s = context;
     long long begin, end;
@@ -68,14 +62,14 @@ static void run_stream(void *context, int thread, int threads) {
     long long begin, end;
     ct_share(ELEMS, 1024, thread, threads, &begin, &end);
     volatile float sink = 0;
-    double start = now_s(); // thread 0's: before any thread starts
+    double start = ct_now_s(); // thread 0's: before any thread starts
     ct_team_barrier(s->team);
     if (s->kind == 0) sink = read_part(s->b + begin, end - begin);
     if (s->kind == 1) copy_part(s->a + begin, s->b + begin, end - begin);
     if (s->kind == 2) triad_part(s->a + begin, s->b + begin, s->c + begin, end - begin);
     (void)sink;
     ct_team_barrier(s->team);
-    if (thread == 0) s->seconds = now_s() - start;
+    if (thread == 0) s->seconds = ct_now_s() - start;
 }
 
 ct_status ct_bandwidth_measure(ct_team *team, double seconds, ct_bandwidth *out_bandwidth) {
@@ -85,14 +79,14 @@ ct_status ct_bandwidth_measure(ct_team *team, double seconds, ct_bandwidth *out_
     madvise(arrays, bytes, MADV_HUGEPAGE);
     stream s = {team, arrays, arrays + ELEMS, arrays + 2 * ELEMS, 0, 0};
     ct_team_run(team, touch, &s);
-    double best[KINDS] = {0}, end = now_s() + seconds;
+    double best[KINDS] = {0}, end = ct_now_s() + seconds;
     do {
         for (s.kind = 0; s.kind < KINDS; s.kind++) {
             ct_team_run(team, run_stream, &s);
             double rate = (double)(s.kind + 1) * ARRAY_BYTES / s.seconds;
             if (rate > best[s.kind]) best[s.kind] = rate;
         }
-    } while (now_s() < end);
+    } while (ct_now_s() < end);
     munmap(arrays, bytes);
     *out_bandwidth = (ct_bandwidth){best[0], best[1], best[2]};
     return CT_OK;

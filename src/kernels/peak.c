@@ -1,8 +1,8 @@
 // The arithmetic ceiling: independent chains of multiply-adds in registers, as many as hide the latency, on every
 // thread at once.
 #include "kernels/peak.h"
+#include "base/clock.h"
 
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -75,12 +75,6 @@ static loop *loop_of(ct_dtype dtype) {
 }
 #endif
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 typedef struct {
     ct_team *team;
     loop *loop;
@@ -94,21 +88,21 @@ static void rounds(void *context, int thread, int threads) {
     for (int r = 0; r < ROUNDS_A_RUN; r++) {
         volatile float sink;
         float sum = 0;
-        double start = now_s(), flops = 0;
+        double start = ct_now_s(), flops = 0;
         ct_team_barrier(m->team);
         for (int i = 0; i < LOOPS_A_ROUND; i++) flops += m->loop(&sum);
         sink = sum;
         (void)sink;
         ct_team_barrier(m->team);
-        double rate = flops * threads / (now_s() - start);
+        double rate = flops * threads / (ct_now_s() - start);
         if (thread == 0 && rate > m->best) m->best = rate;
     }
 }
 
 double ct_peak_measure(ct_dtype dtype, ct_team *team, double seconds) {
     measurement m = {team, loop_of(dtype), 0};
-    double end = now_s() + seconds;
+    double end = ct_now_s() + seconds;
     do ct_team_run(team, rounds, &m);
-    while (now_s() < end);
+    while (ct_now_s() < end);
     return m.best;
 }

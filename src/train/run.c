@@ -1,11 +1,11 @@
 // The loop: step, log, validate, save; SIGTERM and SIGUSR1 act at a step's end. A save that fails ends the run: going on would lose more.
 #include "trainer_parts.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "train/curve.h"
 
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 static volatile sig_atomic_t stop_signal; // the one thing a handler may touch
 
@@ -27,12 +27,9 @@ void ct_stop_unwatch(const ct_stop_handlers *saved) {
 static ct_status validate(ct_trainer *t) {
     double loss;
     int64_t tokens;
-    struct timespec a, b;
-    clock_gettime(CLOCK_MONOTONIC, &a);
+    double start = ct_now_s();
     CT_TRY(ct_trainer_validate(t, &loss, &tokens));
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    ct_metrics_validation(t->metrics, t->position, loss, tokens,
-                          (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+    ct_metrics_validation(t->metrics, t->position, loss, tokens, ct_now_s() - start);
     return CT_OK;
 }
 

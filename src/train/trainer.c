@@ -1,17 +1,11 @@
 // A trainer: everything a step needs, made in the order in which failing is cheapest (sizes before memory, memory before weights).
 #include "trainer_parts.h"
+#include "base/clock.h"
 #include "base/wide.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static ct_data_batch batch_alloc(int64_t sequences, int64_t seq_len) {
     size_t n = (size_t)(sequences * seq_len);
@@ -171,7 +165,7 @@ static void run_micros(ct_trainer *t, int64_t valid) {
 
 ct_status ct_trainer_step(ct_trainer *t, ct_step_report *out) {
     const ct_config_training *c = &t->config->training;
-    double start = now_s(), waited = ct_data_waited_s(t->data);
+    double start = ct_now_s(), waited = ct_data_waited_s(t->data);
     int64_t step = t->position + 1, sequences = t->micro_batches * c->local_batch_size;
     int32_t got = 0;
     CT_TRY_AS(ct_data_next(t->data, (int32_t)sequences, t->batch, &got), "reading the batch of step %lld", (long long)step);
@@ -191,7 +185,7 @@ ct_status ct_trainer_step(ct_trainer *t, ct_step_report *out) {
     t->optimizer_step++;
     t->schedule_step++;
     t->tokens_seen += tokens;
-    out->seconds = now_s() - start;
+    out->seconds = ct_now_s() - start;
     out->data_wait_s = ct_data_waited_s(t->data) - waited;
     return CT_OK;
 }
