@@ -43,6 +43,54 @@ static void run_case(const char *name, double loss_bound, double norm_bound) {
     case_close(&c, 0);
 }
 
+// Every micro-batch of every step, from a loader of its own, against batches.bin.
+static void every_batch_is_torchtitans(void **state) {
+    (void)state;
+    static const char *const names[] = {"base", "gqa", "accumulate", "long", "validate"};
+    for (int k = 0; k < 5; k++) {
+        titan_case c;
+        case_open(&c, names[k], NULL, NULL);
+        ct_encoder *encoder;
+        ct_data *data;
+        assert_ok(ct_encoder_create(c.config->model.hf_assets_path, 2, &encoder));
+        assert_ok(ct_setup_training_data(c.config, ct_trainer_model(c.trainer), ct_encoder_for_data(encoder), c.batch, &data));
+        char *path = ct_format("%s/batches.bin", c.folder), *text;
+        assert_ok(ct_file_read(path, 0, &text, NULL));
+        const uint16_t *expected = (const uint16_t *)(const void *)text;
+        int64_t n = c.batch * c.seq_len;
+        int32_t *tokens = ct_malloc(4 * (size_t)n), *labels = ct_malloc(4 * (size_t)n), got;
+        for (int64_t micro = 0; micro < c.steps * c.micro; micro++, expected += 2 * n) {
+            assert_ok(ct_data_next(data, (int32_t)c.batch, (ct_data_batch){.tokens = tokens, .labels = labels}, &got));
+            assert_int_equal(got, c.batch);
+            for (int64_t i = 0; i < n; i++) assert_true(tokens[i] == expected[i] && labels[i] == expected[n + i]);
+        }
+        free(tokens), free(labels), free(text), free(path);
+        ct_data_destroy(data);
+        ct_encoder_destroy(encoder);
+        case_close(&c, 0);
+    }
+}
+
+// The first group whose pattern is found in a parameter's name decides; what it leaves unset is the section's.
+static void parameter_groups_decide_by_name(void **state) {
+    (void)state;
+    static const char toml[] = "[optimizer]\nweight_decay = 0.3\nbeta2 = 0.97\n[[optimizer.param_groups]]\npattern = \"norm\"\n"
+                               "weight_decay = 0.0\n[[optimizer.param_groups]]\npattern = \"^layers\\\\.0\\\\.\"\nlr_scale = 0.5\nbeta1 = 0.8\n";
+    ct_arena arena = {0};
+    ct_config *config;
+    ct_model model;
+    ct_step_options o;
+    assert_ok(ct_config_parse(&arena, "test.toml", toml, strlen(toml), 0, NULL, &config));
+    assert_ok(ct_setup_model(&arena, config, &model));
+    assert_ok(ct_setup_step_options(&arena, config, &model, &o));
+    ct_adamw_options norm = o.optimizer(o.context, "layers.0.ffn_norm.weight"), wq = o.optimizer(o.context, "layers.0.attention.wq.weight");
+    ct_adamw_options other = o.optimizer(o.context, "layers.1.attention.wq.weight");
+    assert_true(norm.weight_decay == 0 && norm.lr_scale == 1 && norm.beta1 == 0.9 && norm.beta2 == 0.97);
+    assert_true(wq.weight_decay == 0.3 && wq.lr_scale == 0.5 && wq.beta1 == 0.8 && wq.beta2 == 0.97);
+    assert_true(other.weight_decay == 0.3 && other.lr_scale == 1 && other.beta1 == 0.9);
+    ct_arena_deinit(&arena);
+}
+
 #define FP32_CASE(name, title)                                                                                         \
     static void title(void **state) {                                                                                  \
         (void)state;                                                                                                   \
@@ -105,6 +153,8 @@ int main(void) {
         cmocka_unit_test(the_curve_is_torchtitans_recomputing_every_second_layer),
         cmocka_unit_test(the_curve_is_torchtitans_recomputing_all),
         cmocka_unit_test(bf16_stays_near_torchtitans_autocast),
+        cmocka_unit_test(every_batch_is_torchtitans),
+        cmocka_unit_test(parameter_groups_decide_by_name),
         cmocka_unit_test(the_first_validation_is_torchtitans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
