@@ -1,6 +1,7 @@
 // `ctitan plan FILE` and `ctitan graph FILE`: what a step will do, without doing it.
 #include "commands.h"
 #include "base/file.h"
+#include "kernels/peak.h"
 #include "train/explain.h"
 #include "train/setup.h"
 
@@ -79,6 +80,17 @@ static void print_note(void *context, const char *line) {
     fprintf(stderr, "ctitan: %s\n", line);
 }
 
+// The kept (or now measured) peak of this machine, for the floor; 0 where it can't be had.
+static double peak_of(const planned *p) {
+    ct_team *team;
+    double flops = 0;
+    int threads = p->options.plan.threads;
+    if (ct_team_create((ct_team_options){.threads = threads, .first_core = -1, .never_spin = threads > ct_cores()}, &team)) return 0;
+    if (ct_peak_get(p->options.compute, team, &flops)) flops = 0;
+    ct_team_destroy(team);
+    return flops;
+}
+
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
     int json = take_flag(&argc, argv, "--json"), own = ct_config_args_split(argc, argv);
@@ -91,7 +103,8 @@ int ct_cmd_plan(int argc, char **argv) {
         if (unbuilt) fprintf(stderr, "ctitan plan: planned for one rank without it: %s\n", ct_error_text(unbuilt));
         ct_string out = {0};
         ct_explain_options options = {.micro_batches = p.micro_batches,
-                                      .tokens_per_step = p.micro_batches * p.options.batch * p.options.seq_len};
+                                      .tokens_per_step = p.micro_batches * p.options.batch * p.options.seq_len,
+                                      .peak_flops = json ? 0 : peak_of(&p)};
         (json ? ct_explain_json : ct_explain_print)(&p.model, &p.options, &p.step, options, &out);
         fputs(out.text, stdout);
         ct_string_deinit(&out);
