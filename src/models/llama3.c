@@ -75,9 +75,11 @@ static ct_status set(llama_args *args, const ct_model_override *o) {
     for (int i = 0; i < FIELDS; i++) {
         if (strcmp(fields[i].key, key)) continue;
         double x = o->number;
-        CT_CHECK(x >= fields[i].min && x <= fields[i].max && (!fields[i].whole || x == floor(x)), CT_INVALID,
-                 "model.args.%s = %g: a%s number from %g to %g is wanted", o->key, x, fields[i].whole ? " whole" : "",
+        const char *wanted = fields[i].whole ? "a whole number" : "a number";
+        CT_CHECK(!o->text, CT_INVALID, "model.args.%s = \"%s\": %s from %.10g to %.10g is wanted", o->key, o->text, wanted,
                  fields[i].min, fields[i].max);
+        CT_CHECK(x >= fields[i].min && x <= fields[i].max && (!fields[i].whole || x == floor(x)), CT_INVALID,
+                 "model.args.%s = %.10g: %s from %.10g to %.10g is wanted", o->key, x, wanted, fields[i].min, fields[i].max);
         memcpy((char *)args + fields[i].offset, &x, sizeof x);
         return CT_OK;
     }
@@ -297,8 +299,8 @@ static void build_llama(const ct_model *model, ct_graph *g, ct_build_options opt
         ct_dim S = ct_dim_make("S", options.cache_len);
         n.slots = feed(g, "slots", CT_I32, 2, B, T);
         documents = feed(g, "documents", CT_I32, 2, B, T);
-        n.mask = (ct_attention_mask){positions, feed(g, "key_positions", CT_I32, 2, B, S), documents,
-                                     feed(g, "key_documents", CT_I32, 2, B, S)};
+        ct_value key_positions = feed(g, "key_positions", CT_I32, 2, B, S);
+        n.mask = (ct_attention_mask){positions, key_positions, documents, feed(g, "key_documents", CT_I32, 2, B, S)};
     }
     for (int i = 0; i < model->parameters_count; i++)
         n.weights[i] = ct_build_input(g, CT_PARAMETER, model->parameters[i].name, model->parameters[i].type);
