@@ -7,40 +7,42 @@
 #include <string.h>
 
 typedef struct {
+    int parameter, accumulator; // indices into the graph's inputs
+    int64_t place;              // of the use: node, then operand
+} parameter_use;
+
+typedef struct {
     ct_graph *graph;
-    int *gradient; // by value id of the forward part: its gradient's value id so far, -1: none
-    int *use_of;   // by forward node × operand, flattened: which use of its parameter that is
-    int *first_use; // index into use_of by node
-    ct_value first; // the feed "first"
+    int *gradient;       // by value id of the forward part: its gradient's value id so far, -1: none
+    parameter_use *uses; // that have a gradient, as backward comes by
+    int uses_count, uses_capacity;
+    ct_value first;      // the feed "first"
 } walk;
 
 const char *ct_gradient_name(ct_arena *arena, const char *parameter, int use) {
     return use ? ct_arena_format(arena, "%s.grad.%d", parameter, use) : ct_arena_format(arena, "%s.grad", parameter);
 }
 
-// Numbers the uses of every parameter in order of use.
-static void number_uses(walk *w, int nodes) {
+static void accumulate_parameter(walk *w, int input, int64_t place, ct_value part) {
     ct_graph *g = w->graph;
-    int operands = 0, *count = ct_calloc((size_t)g->inputs_count + 1, sizeof(int));
-    w->first_use = ct_malloc(sizeof(int) * ((size_t)nodes + 1));
-    for (int n = 0; n < nodes; n++) w->first_use[n] = operands, operands += g->nodes[n].inputs_count;
-    w->use_of = ct_malloc(sizeof(int) * ((size_t)operands + 1));
-    for (int n = 0; n < nodes; n++)
-        for (int i = 0; i < g->nodes[n].inputs_count; i++) {
-            const ct_value_info *v = &g->values[g->nodes[n].inputs[i]];
-            if (v->node < 0 && g->inputs[v->output].kind == CT_PARAMETER) w->use_of[w->first_use[n] + i] = count[v->output]++;
-        }
-    free(count);
-}
-
-static void accumulate_parameter(walk *w, int input, int use, ct_value part) {
-    ct_graph *g = w->graph;
-    const char *parameter = g->inputs[input].name;
     ct_type type = g->values[g->inputs[input].value].type;
     type.dtype = CT_F32;
-    ct_value acc = ct_build_input(g, CT_GRADIENT, ct_gradient_name(&g->arena, parameter, use), type);
+    ct_value acc = ct_build_input(g, CT_GRADIENT, "", type);
+    CT_GROW(w->uses, w->uses_count, w->uses_capacity);
+    w->uses[w->uses_count++] = (parameter_use){input, g->values[acc.id].output, place};
     g->at.phase = CT_WEIGHT_GRAD;
     ct_build_update(g, acc, ct_accumulate(g, acc, part, w->first));
+}
+
+// Accumulators are named in order of use, which backward comes by the other way round.
+static void name_accumulators(const walk *w) {
+    ct_graph *g = w->graph;
+    for (int i = 0; i < w->uses_count; i++) {
+        int before = 0;
+        for (int j = 0; j < w->uses_count; j++)
+            before += w->uses[j].parameter == w->uses[i].parameter && w->uses[j].place < w->uses[i].place;
+        g->inputs[w->uses[i].accumulator].name = ct_gradient_name(&g->arena, g->inputs[w->uses[i].parameter].name, before);
+    }
 }
 
 static void add_contribution(walk *w, int value, ct_value part) {
@@ -78,7 +80,7 @@ static void differentiate(walk *w, int n) {
         const ct_value_info *v = &g->values[value];
         if (v->node >= 0) add_contribution(w, value, grad.inputs[i]);
         else if (g->inputs[v->output].kind == CT_PARAMETER)
-            accumulate_parameter(w, v->output, w->use_of[w->first_use[n] + i], grad.inputs[i]);
+            accumulate_parameter(w, v->output, ((int64_t)n << 32) + i, grad.inputs[i]);
     }
 }
 
@@ -89,12 +91,11 @@ ct_status ct_autodiff_apply(ct_graph *graph, const char *output) {
     walk w = {.graph = graph};
     w.gradient = ct_malloc(sizeof(int) * ((size_t)graph->values_count + 1));
     for (int i = 0; i < graph->values_count; i++) w.gradient[i] = -1;
-    number_uses(&w, nodes);
     w.first = ct_build_input(graph, CT_FEED, "first", ct_type_make(CT_I32, 0, NULL));
     w.gradient[graph->outputs[out].value] = graph->outputs[out].value; // a mark: the op ignores the seed
     for (int n = nodes - 1; n >= 0 && !graph->error_text[0]; n--) differentiate(&w, n);
+    name_accumulators(&w);
     free(w.gradient);
-    free(w.use_of);
-    free(w.first_use);
+    free(w.uses);
     return ct_graph_status(graph);
 }
