@@ -77,6 +77,7 @@ static ct_status keep_inputs(planning *p, int which) {
         int root = ct_alias_root(&p->aliases[which], g->outputs[i].value, NULL), index;
         if (g->values[root].node < 0 || program->value_buffer[root] < 0) continue; // a state, or named twice
         const char *name = ct_arena_format(&p->plan->arena, "%s:%s", g->name, g->outputs[i].name);
+        CT_CHECK(!slot_of(p, name)->name, CT_INVALID, "output \"%s\" has the name of a feed", g->outputs[i].name);
         CT_TRY(keep(p, name, p->aliases[which].bytes[root], CT_BYTES_OTHER, &index));
         program->value_buffer[root] = -1 - index;
     }
@@ -145,7 +146,7 @@ static void list_temporaries(planning *p, int which) {
     const ct_graph *g = program->graph;
     program->buffers = CT_ARENA_ARRAY(&p->plan->arena, ct_buffer, g->values_count + program->instructions_count);
     for (int v = 0; v < g->values_count; v++) {
-        if (a->of[v].parent != v || program->value_buffer[v] < 0) continue;
+        if (a->of[v].parent != v || program->value_buffer[v] < 0 || g->values[v].node < 0) continue; // a graph read from text may skip ids
         program->value_buffer[v] = program->buffers_count;
         program->buffers[program->buffers_count++] = (ct_buffer){
             .bytes = round64(a->bytes[v]), .first = a->first[v], .last = a->last[v], .kind = kind_of_temporary(g, v)};
@@ -202,24 +203,44 @@ static void resolve_offsets(planning *p, int which) {
     }
 }
 
+// Where a value is and what it is; ids, dims' names and provenance change nothing that is done.
+static void hash_value(XXH3_state_t *state, const ct_plan_program *program, int value) {
+    const ct_type *type = &program->graph->values[value].type;
+    int64_t numbers[3 + CT_MAX_DIMS] = {(int64_t)program->value_offset[value], type->dtype, type->dims_count};
+    for (int d = 0; d < type->dims_count; d++) numbers[3 + d] = type->dims[d].extent;
+    XXH3_64bits_update(state, numbers, sizeof numbers);
+}
+
+static void hash_word(XXH3_state_t *state, const char *word, int number) {
+    XXH3_64bits_update(state, word, strlen(word) + 1);
+    XXH3_64bits_update(state, &number, sizeof number);
+}
+
+static void hash_program(XXH3_state_t *state, const ct_plan_program *program, int which) {
+    const ct_graph *g = program->graph;
+    hash_word(state, program_names[which], g->nodes_count);
+    for (int i = 0; i < g->inputs_count; i++) {
+        hash_word(state, g->inputs[i].name, (int)g->inputs[i].kind);
+        hash_value(state, program, g->inputs[i].value);
+    }
+    for (int n = 0; n < g->nodes_count; n++) {
+        const ct_node *node = &g->nodes[n];
+        hash_word(state, node->op->name, node->inputs_count);
+        XXH3_64bits_update(state, node->attrs, sizeof node->attrs);
+        for (int i = 0; i < node->inputs_count; i++) hash_value(state, program, node->inputs[i]);
+        for (int i = 0; i < node->outputs_count; i++) hash_value(state, program, node->outputs[i]);
+    }
+    for (int i = 0; i < g->outputs_count; i++) {
+        hash_word(state, g->outputs[i].name, i);
+        hash_value(state, program, g->outputs[i].value);
+    }
+}
+
 static void hash_plan(ct_plan *plan) {
     XXH3_state_t *state = XXH3_createState();
     XXH3_64bits_reset(state);
-    for (int w = 0; w < CT_PROGRAMS; w++) {
-        const ct_plan_program *program = &plan->programs[w];
-        for (int n = 0; program->graph && n < program->graph->nodes_count; n++) {
-            const ct_node *node = &program->graph->nodes[n];
-            XXH3_64bits_update(state, node->op->name, strlen(node->op->name));
-            XXH3_64bits_update(state, node->attrs, sizeof node->attrs);
-            for (int i = 0; i < node->inputs_count; i++)
-                XXH3_64bits_update(state, &program->value_offset[node->inputs[i]], sizeof(size_t));
-            for (int i = 0; i < node->outputs_count; i++) {
-                const ct_type *type = &program->graph->values[node->outputs[i]].type;
-                XXH3_64bits_update(state, &program->value_offset[node->outputs[i]], sizeof(size_t));
-                for (int d = 0; d < type->dims_count; d++) XXH3_64bits_update(state, &type->dims[d].extent, sizeof(int64_t));
-            }
-        }
-    }
+    for (int w = 0; w < CT_PROGRAMS; w++)
+        if (plan->programs[w].graph) hash_program(state, &plan->programs[w], w);
     plan->hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
 }
