@@ -12,6 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__has_feature) && !defined(__SANITIZE_ADDRESS__)
+#if __has_feature(address_sanitizer) // as clang says it
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define FORBID(p, n) __asan_poison_memory_region((p), (n))
@@ -232,9 +237,22 @@ void ct_exec_destroy(ct_exec *exec) {
     free(exec);
 }
 
+// Where an output is, which may be part of another value, a state, or named twice.
+static const size_t *output_offset(const ct_plan *plan, const char *name) {
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        const ct_graph *g = plan->programs[w].graph;
+        size_t length = g ? strlen(g->name) : 0;
+        if (!g || strncmp(name, g->name, length) || name[length] != ':') continue;
+        int output = ct_graph_find_output(g, name + length + 1);
+        if (output >= 0) return &plan->programs[w].value_offset[g->outputs[output].value];
+    }
+    return NULL;
+}
+
 void *ct_exec_data(ct_exec *exec, const char *name) {
-    int i = ct_plan_find_kept(exec->plan, name);
-    return i < 0 ? NULL : exec->space + exec->plan->kept[i].offset;
+    const size_t *offset = output_offset(exec->plan, name);
+    int kept = ct_plan_find_kept(exec->plan, name);
+    return offset ? exec->space + *offset : kept < 0 ? NULL : exec->space + exec->plan->kept[kept].offset;
 }
 
 void ct_exec_record(ct_exec *exec, ct_recording *recording) { exec->recording = recording; }
