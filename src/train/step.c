@@ -17,7 +17,7 @@ static int64_t chunk_tokens(const ct_model *model, const ct_step_options *option
 // Replaces *graph by what a pass makes of it.
 #define PASS(graph, call)                                                                                              \
     do {                                                                                                               \
-        ct_graph after_;                                                                                               \
+        ct_graph after_ = {0};                                                                                         \
         ct_status status_ = (call);                                                                                    \
         ct_graph_deinit(graph);                                                                                        \
         *(graph) = after_;                                                                                             \

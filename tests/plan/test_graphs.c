@@ -352,6 +352,19 @@ static void training_steps_give_the_bits_of_memory_apart(void **state) {
     ct_team_destroy(team);
 }
 
+static void a_step_that_no_pass_can_make_is_an_error(void **state) {
+    (void)state;
+    ct_arena arena = {0};
+    ct_model model;
+    ct_step step;
+    assert_ok(ct_model_open(&arena, "llama3", "debugmodel", NULL, 0, &model));
+    ct_step_options o = {.batch = 1, .seq_len = 8, .recompute = {CT_RECOMPUTE_EVERY, 0}, .plan = {.threads = 1}};
+    ct_status status = ct_step_make(&model, &o, &step);
+    assert_non_null(status);
+    assert_string_equal(ct_error_text(status), "recomputing every 0-th layer: a number ≥ 1 is wanted (program micro)");
+    ct_arena_deinit(&arena);
+}
+
 // ---- several programs ----
 #define DIMS "{\n dim B batch dim T sequence dim D model dim V vocabulary\n"
 
@@ -482,6 +495,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_give_the_bits_of_memory_apart),
         cmocka_unit_test(training_steps_give_the_bits_of_memory_apart),
+        cmocka_unit_test(a_step_that_no_pass_can_make_is_an_error),
         cmocka_unit_test(states_have_one_address_in_all_programs),
         cmocka_unit_test(a_state_of_two_sizes_is_refused),
         cmocka_unit_test(an_output_named_as_a_feed_is_refused),
