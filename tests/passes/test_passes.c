@@ -194,6 +194,68 @@ static void recomputation_copies_what_backward_reads_next_to_its_reader(void **s
                                   " output da = %5\n output c = %8\n output y = %4\n}");
 }
 
+// Two layers, each a product, a gate and a product (x, h, s, y): backward reads h and s of its own layer, and y of the layer before, which stays.
+#define TWO_LAYERS                                                                                                     \
+    "program micro {" DIMS " %0 = feed x : f32[B=2, T=3, D=4]\n %1 = parameter w : f32[D=4, D=4]\n %2 = feed dy : f32[B=2, T=3, D=4]\n" \
+    " %3 = matmul(%0, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ forward layers.0.h layer 0\n"                             \
+    " %4 = silu_mul(%3, %3) : f32[B=2, T=3, D=4] @ forward layers.0.s layer 0\n"                                        \
+    " %5 = matmul(%4, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ forward layers.0.y layer 0\n"                             \
+    " %6 = matmul(%5, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ forward layers.1.h layer 1\n"                             \
+    " %7 = silu_mul(%6, %6) : f32[B=2, T=3, D=4] @ forward layers.1.s layer 1\n"                                        \
+    " %8 = matmul(%7, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ forward layers.1.y layer 1\n"
+
+static const char two_layers[] = TWO_LAYERS
+    " %9 = matmul_dw(%2, %7) : f32[D=4, D=4] @ weight-grad layers.1.y layer 1\n"
+    " %10, %11 = silu_mul_grad(%2, %6, %6) : f32[B=2, T=3, D=4], f32[B=2, T=3, D=4] @ input-grad layers.1.s layer 1\n"
+    " %12 = matmul_dw(%10, %5) : f32[D=4, D=4] @ weight-grad layers.1.h layer 1\n"
+    " %13 = matmul_dw(%10, %4) : f32[D=4, D=4] @ weight-grad layers.0.y layer 0\n"
+    " output a = %9\n output b = %12\n output c = %13\n output y = %8\n}";
+
+static void check_two_layers(ct_recompute_options options, const char *expected) {
+    ct_graph from, to;
+    parse(&from, two_layers);
+    assert_ok(ct_pass_recompute(&from, options, &to));
+    assert_is(&to, expected);
+    ct_graph_deinit(&to);
+    ct_graph_deinit(&from);
+}
+
+static void a_layers_backward_recomputes_its_own_layer_only(void **state) {
+    (void)state;
+    check_two_layers((ct_recompute_options){CT_RECOMPUTE_FULL, 1}, TWO_LAYERS
+        " %9 = matmul(%5, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ recompute layers.1.h layer 1\n" // for s; h's reader finds it made
+        " %10 = silu_mul(%9, %9) : f32[B=2, T=3, D=4] @ recompute layers.1.s layer 1\n"
+        " %11 = matmul_dw(%2, %10) : f32[D=4, D=4] @ weight-grad layers.1.y layer 1\n"
+        " %12, %13 = silu_mul_grad(%2, %9, %9) : f32[B=2, T=3, D=4], f32[B=2, T=3, D=4] @ input-grad layers.1.s layer 1\n"
+        " %14 = matmul_dw(%12, %5) : f32[D=4, D=4] @ weight-grad layers.1.h layer 1\n"
+        " %15 = matmul(%0, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ recompute layers.0.h layer 0\n"
+        " %16 = silu_mul(%15, %15) : f32[B=2, T=3, D=4] @ recompute layers.0.s layer 0\n"
+        " %17 = matmul_dw(%12, %16) : f32[D=4, D=4] @ weight-grad layers.0.y layer 0\n"
+        " output a = %11\n output b = %14\n output c = %17\n output y = %8\n}");
+    check_two_layers((ct_recompute_options){CT_RECOMPUTE_EVERY, 2}, TWO_LAYERS // layer 0 only
+        " %9 = matmul_dw(%2, %7) : f32[D=4, D=4] @ weight-grad layers.1.y layer 1\n"
+        " %10, %11 = silu_mul_grad(%2, %6, %6) : f32[B=2, T=3, D=4], f32[B=2, T=3, D=4] @ input-grad layers.1.s layer 1\n"
+        " %12 = matmul_dw(%10, %5) : f32[D=4, D=4] @ weight-grad layers.1.h layer 1\n"
+        " %13 = matmul(%0, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ recompute layers.0.h layer 0\n"
+        " %14 = silu_mul(%13, %13) : f32[B=2, T=3, D=4] @ recompute layers.0.s layer 0\n"
+        " %15 = matmul_dw(%10, %14) : f32[D=4, D=4] @ weight-grad layers.0.y layer 0\n"
+        " output a = %9\n output b = %12\n output c = %15\n output y = %8\n}");
+    check_two_layers((ct_recompute_options){CT_RECOMPUTE_OP, 1}, TWO_LAYERS // each layer's first product is kept, its gate is not
+        " %9 = silu_mul(%6, %6) : f32[B=2, T=3, D=4] @ recompute layers.1.s layer 1\n"
+        " %10 = matmul_dw(%2, %9) : f32[D=4, D=4] @ weight-grad layers.1.y layer 1\n"
+        " %11, %12 = silu_mul_grad(%2, %6, %6) : f32[B=2, T=3, D=4], f32[B=2, T=3, D=4] @ input-grad layers.1.s layer 1\n"
+        " %13 = matmul_dw(%11, %5) : f32[D=4, D=4] @ weight-grad layers.1.h layer 1\n"
+        " %14 = silu_mul(%3, %3) : f32[B=2, T=3, D=4] @ recompute layers.0.s layer 0\n"
+        " %15 = matmul_dw(%11, %14) : f32[D=4, D=4] @ weight-grad layers.0.y layer 0\n"
+        " output a = %10\n output b = %13\n output c = %15\n output y = %8\n}");
+    ct_graph from, to;
+    parse(&from, two_layers);
+    ct_status status = ct_pass_recompute(&from, (ct_recompute_options){CT_RECOMPUTE_EVERY, 0}, &to);
+    assert_non_null(status);
+    assert_string_equal(ct_error_text(status), "recomputing every 0-th layer: a number ≥ 1 is wanted");
+    ct_graph_deinit(&from);
+}
+
 // ---- fusion and pruning ----
 #define PRODUCT                                                                                                        \
     " %0 = gradient acc : f32[N=6, D=4]\n %1 = feed first : i32[]\n %2 = feed dy : f32[B=2, T=3, N=6]\n"                   \
@@ -232,14 +294,70 @@ static void pruning_drops_what_nobody_reads(void **state) {
     ct_graph_deinit(&from);
 }
 
+static void pruning_keeps_updates_and_whole_nodes(void **state) {
+    (void)state;
+    static const char whole[] = "program micro {" DIMS " %0 = feed x : f32[D=4]\n %1 = gradient acc : f32[D=4]\n %2 = feed first : i32[]\n"
+                                " %3, %4 = silu_mul_grad(%0, %0, %0) : f32[D=4], f32[D=4] @ forward half\n" // only %4 is read
+                                " %5 = accumulate(%1, %4, %2) : f32[D=4] @ weight-grad w\n update acc = %5\n}";
+    ct_graph from, to;
+    parse(&from, whole);
+    assert_ok(ct_pass_prune(&from, &to));
+    assert_is(&to, whole);
+    ct_graph_deinit(&to);
+    ct_graph_deinit(&from);
+}
+
+static void embedding_gradients_are_fused_and_norms_are_not(void **state) {
+    (void)state;
+#define EMBEDDING                                                                                                      \
+    "program micro {" DIMS " %0 = gradient e : f32[V=5, D=4]\n %1 = gradient g : f32[D=4]\n %2 = feed first : i32[]\n"   \
+    " %3 = feed dy : f32[B=2, T=3, D=4]\n %4 = feed tokens : i32[B=2, T=3]\n %5 = parameter w : f32[D=4]\n"              \
+    " %6, %7 = rmsnorm(%3, %5) {eps=0} : f32[B=2, T=3, D=4], f32[B=2, T=3] @ forward n\n"
+    ct_graph from, to;
+    parse(&from, EMBEDDING " %8 = embed_dw(%3, %4) {rows=5} : f32[V=5, D=4] @ weight-grad e layer 3\n"
+                           " %9, %10 = rmsnorm_grad(%3, %3, %5, %7) : f32[B=2, T=3, D=4], f32[D=4] @ input-grad n\n"
+                           " %11 = accumulate(%1, %10, %2) : f32[D=4] @ weight-grad n\n"
+                           " %12 = accumulate(%0, %8, %2) : f32[V=5, D=4] @ weight-grad e\n update e = %12\n update g = %11\n}");
+    assert_ok(ct_pass_fuse_accumulate(&from, &to));
+    assert_is(&to, EMBEDDING " %8, %9 = rmsnorm_grad(%3, %3, %5, %7) : f32[B=2, T=3, D=4], f32[D=4] @ input-grad n\n"
+                             " %10 = accumulate(%1, %9, %2) : f32[D=4] @ weight-grad n\n" // and embed_dw goes where it was accumulated
+                             " %11 = embed_dw_acc(%0, %3, %4, %2) : f32[V=5, D=4] @ weight-grad e layer 3\n update e = %11\n update g = %10\n}");
+    ct_graph_deinit(&to);
+    ct_graph_deinit(&from);
+#undef EMBEDDING
+}
+
+static void a_cache_is_kept_in_the_compute_dtype(void **state) {
+    (void)state;
+    ct_graph from, to;
+    parse(&from, "program generate { dim B batch dim T sequence dim S sequence dim G heads dim d none dim D model\n"
+                 " %0 = feed slots : i32[B=1, T=1]\n %1 = parameter w : f32[D=4, D=4]\n %2 = parameter e : f32[D=4, D=4]\n"
+                 " %3 = state cache : f32[B=1, S=3, G=1, d=4]\n %4 = embed(%2, %0) : f32[B=1, T=1, D=4] @ forward e\n"
+                 " %5 = split(%4) {dim=2, parts=2} : f32[B=1, T=1, G=1, d=4] @ forward e\n"
+                 " %6 = cache_write(%3, %5, %0) : f32[B=1, S=3, G=1, d=4] @ forward a\n update cache = %6\n}");
+    assert_ok(ct_pass_precision(&from, CT_BF16, &to));
+    assert_is(&to, "program generate { dim B batch dim T sequence dim S sequence dim G heads dim d none dim D model\n"
+                   " %0 = feed slots : i32[B=1, T=1]\n %1 = parameter w : f32[D=4, D=4]\n %2 = parameter e : f32[D=4, D=4]\n"
+                   " %3 = state cache : bf16[B=1, S=3, G=1, d=4]\n %4 = weight-lowp \"e.bf16\" : bf16[D=4, D=4]\n"
+                   " %5 = embed(%4, %0) : bf16[B=1, T=1, D=4] @ forward e\n"
+                   " %6 = split(%5) {dim=2, parts=2} : bf16[B=1, T=1, G=1, d=4] @ forward e\n"
+                   " %7 = cache_write(%3, %6, %0) : bf16[B=1, S=3, G=1, d=4] @ forward a\n update cache = %7\n}");
+    ct_graph_deinit(&to);
+    ct_graph_deinit(&from);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(precision_reads_weights_in_bf16_and_keeps_norms_and_sums_in_f32),
         cmocka_unit_test(the_loss_of_part_of_a_row_is_chunked_forward_only),
         cmocka_unit_test(a_loss_in_one_chunk_yields_its_gradients_in_the_same_visit),
         cmocka_unit_test(recomputation_copies_what_backward_reads_next_to_its_reader),
+        cmocka_unit_test(a_layers_backward_recomputes_its_own_layer_only),
         cmocka_unit_test(an_accumulated_product_is_fused_unless_somebody_else_reads_it),
         cmocka_unit_test(pruning_drops_what_nobody_reads),
+        cmocka_unit_test(pruning_keeps_updates_and_whole_nodes),
+        cmocka_unit_test(embedding_gradients_are_fused_and_norms_are_not),
+        cmocka_unit_test(a_cache_is_kept_in_the_compute_dtype),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
