@@ -248,7 +248,19 @@ static void a_layers_backward_recomputes_its_own_layer_only(void **state) {
         " %14 = silu_mul(%3, %3) : f32[B=2, T=3, D=4] @ recompute layers.0.s layer 0\n"
         " %15 = matmul_dw(%11, %14) : f32[D=4, D=4] @ weight-grad layers.0.y layer 0\n"
         " output a = %10\n output b = %13\n output c = %15\n output y = %8\n}");
+    static const char first_products[] = "program micro {" DIMS // a layer's products are counted from its own first
+        " %0 = feed x : f32[B=2, T=3, D=4]\n %1 = parameter w : f32[D=4, D=4]\n"
+        " %2 = matmul(%0, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ forward layers.0.h layer 0\n"
+        " %3 = matmul(%2, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ forward layers.1.h layer 1\n"
+        " %4 = matmul_dw(%3, %2) : f32[D=4, D=4] @ weight-grad layers.1.h layer 1\n"
+        " %5 = matmul_dw(%2, %0) : f32[D=4, D=4] @ weight-grad layers.0.h layer 0\n"
+        " output a = %4\n output b = %5\n}";
     ct_graph from, to;
+    parse(&from, first_products);
+    assert_ok(ct_pass_recompute(&from, (ct_recompute_options){CT_RECOMPUTE_OP, 1}, &to));
+    assert_is(&to, first_products);
+    ct_graph_deinit(&to);
+    ct_graph_deinit(&from);
     parse(&from, two_layers);
     ct_status status = ct_pass_recompute(&from, (ct_recompute_options){CT_RECOMPUTE_EVERY, 0}, &to);
     assert_non_null(status);

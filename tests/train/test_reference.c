@@ -239,10 +239,80 @@ static void generation_does_what_its_graph_says(void **state) {
     }
 }
 
+// ---- the update by its formulas ----
+static double *input_of(const ct_graph *g, const ct_reference_values *values, const char *name, int updated) {
+    int i = ct_graph_find_input(g, name);
+    if (i < 0) return NULL;
+    return values->values[updated ? g->inputs[i].update : g->inputs[i].value];
+}
+
+static void draw_inputs(const ct_graph *g, ct_reference_values *values) {
+    uint64_t h = 12345;
+    for (int i = 0; i < g->inputs_count; i++) {
+        if (g->inputs[i].kind == CT_FEED || g->inputs[i].kind == CT_STATE) continue;
+        double *x = values->values[g->inputs[i].value];
+        for (int64_t k = 0; k < ct_type_elems(&g->values[g->inputs[i].value].type); k++) {
+            h = h * 6364136223846793005ull + 1442695040888963407ull;
+            x[k] = ((double)(h >> 11) * 0x1p-52 - 1) * 0.5;
+            if (strstr(g->inputs[i].name, "exp_avg_sq")) x[k] *= x[k];
+        }
+    }
+    input_of(g, values, "true", 0)[0] = 1;
+}
+
+// AdamW (arXiv 1711.05101, algorithm 2, with the rate on the decay as PyTorch has it) on the clipped sum of a parameter's accumulators.
+static void check_parameter(const ct_graph *g, const ct_reference_values *v, const ct_parameter *p, double clip, double lr, int step) {
+    ct_arena arena = {0};
+    const char *second = ct_format("%s.grad.1", p->name), *first = ct_format("%s.grad", p->name);
+    const char *m_name = ct_moment_name(&arena, p->name, 0), *v_name = ct_moment_name(&arena, p->name, 1);
+    const double *use[2] = {input_of(g, v, first, 0), input_of(g, v, second, 0)};
+    for (int64_t i = 0; i < ct_type_elems(&p->type); i++) {
+        double gradient = clip * (use[0][i] + (use[1] ? use[1][i] : 0));
+        double m = 0.9 * input_of(g, v, m_name, 0)[i] + 0.1 * gradient, s = 0.95 * input_of(g, v, v_name, 0)[i] + 0.05 * gradient * gradient;
+        double x = input_of(g, v, p->name, 0)[i] * (1 - lr * 0.1);
+        x -= lr * (m / (1 - pow(0.9, step))) / (sqrt(s / (1 - pow(0.95, step))) + 1e-8);
+        assert_float_equal(input_of(g, v, m_name, 1)[i], m, 1e-12);
+        assert_float_equal(input_of(g, v, v_name, 1)[i], s, 1e-12);
+        assert_float_equal(input_of(g, v, p->name, 1)[i], x, 1e-9);
+    }
+    free((char *)first), free((char *)second);
+    ct_arena_deinit(&arena);
+}
+
+static void the_update_adds_uses_clips_once_and_steps_by_the_formula(void **state) {
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        machine m;
+        ct_reference_values v;
+        open_machine(&m, tied, (ct_step_options){.batch = 1, .seq_len = 4, .compute = CT_F32, .max_norm = 0.5, .plan = {.threads = 1}});
+        const ct_graph *g = &m.step.programs[CT_PROGRAM_UPDATE];
+        ct_reference_init(&v, g);
+        draw_inputs(g, &v);
+        double *scalars = input_of(g, &v, "scalars", 0), squares = 0;
+        scalars[0] = 0.02, scalars[1] = 3;
+        for (int i = 0; i < m.model.parameters_count; i++) {
+            const ct_parameter *p = &m.model.parameters[i];
+            char *first = ct_format("%s.grad", p->name), *second = ct_format("%s.grad.1", p->name);
+            const double *a = input_of(g, &v, first, 0), *b = input_of(g, &v, second, 0);
+            assert_int_equal(b != NULL, tied && i == 0);
+            for (int64_t k = 0; k < ct_type_elems(&p->type); k++) squares += (a[k] + (b ? b[k] : 0)) * (a[k] + (b ? b[k] : 0));
+            free(first), free(second);
+        }
+        ct_reference_run(g, &v, 0);
+        double norm = v.values[g->outputs[ct_graph_find_output(g, "grad_norm")].value][0];
+        assert_float_equal(norm, sqrt(squares), 1e-9 * norm);
+        for (int i = 0; i < m.model.parameters_count; i++)
+            check_parameter(g, &v, &m.model.parameters[i], 0.5 / (sqrt(squares) + 1e-6), 0.02, 3);
+        ct_reference_deinit(&v);
+        close_machine(&m);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_programs_do_what_their_graphs_say),
         cmocka_unit_test(bf16_programs_do_what_their_graphs_say),
+        cmocka_unit_test(the_update_adds_uses_clips_once_and_steps_by_the_formula),
         cmocka_unit_test(generation_does_what_its_graph_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
