@@ -29,7 +29,7 @@ ct_type ct_type_make(ct_dtype dtype, int dims_count, const ct_dim *dims) {
 }
 
 void ct_graph_init(ct_graph *graph, const char *name) {
-    *graph = (ct_graph){.at = {.module = "", .layer = -1}};
+    *graph = (ct_graph){.at = {.module = "", .layer = -1}, .rank = -1};
     graph->name = ct_arena_strdup(&graph->arena, name);
 }
 
@@ -83,7 +83,7 @@ void ct_graph_at(ct_graph *graph, ct_phase phase, int layer, const char *module_
 
 static int add_value(ct_graph *graph, ct_type type, int node, int output) {
     CT_GROW(graph->values, graph->values_count, graph->values_capacity);
-    graph->values[graph->values_count] = (ct_value_info){type, node, output};
+    graph->values[graph->values_count] = (ct_value_info){.type = type, .node = node, .output = output};
     return graph->values_count++;
 }
 

@@ -177,7 +177,7 @@ static ct_status read_node(parser *p, const char *start, ct_node *node) {
         if (i) CT_TRY(ct_scan_expect(p->s, ","));
         ct_type type;
         CT_TRY(read_type(p, &type));
-        g->values[node->outputs[i]] = (ct_value_info){type, g->nodes_count, i};
+        g->values[node->outputs[i]] = (ct_value_info){.type = type, .node = g->nodes_count, .output = i};
     }
     CT_TRY(read_provenance(p, node));
     CT_GROW(g->nodes, g->nodes_count, g->nodes_capacity);
@@ -198,7 +198,7 @@ static ct_status read_input(parser *p, ct_input_kind kind, int id) {
     CT_TRY(ct_scan_expect(p->s, ":"));
     ct_type type;
     CT_TRY(read_type(p, &type));
-    g->values[id] = (ct_value_info){type, -1, g->inputs_count};
+    g->values[id] = (ct_value_info){.type = type, .node = -1, .output = g->inputs_count};
     CT_GROW(g->inputs, g->inputs_count, g->inputs_capacity);
     g->inputs[g->inputs_count++] = (ct_input){name, kind, id, -1};
     return CT_OK;

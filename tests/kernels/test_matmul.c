@@ -53,7 +53,7 @@ static void *make(int tensor, ct_dtype type, int64_t row, int64_t rows, int64_t 
 }
 
 static ct_tensor tensor(void *data, ct_dtype dtype, int64_t rows, int64_t cols) {
-    ct_tensor t = {data, dtype, 2, {rows, cols}};
+    ct_tensor t = {.data = data, .dtype = dtype, .dims_count = 2, .dims = {rows, cols}};
     return t;
 }
 
@@ -84,7 +84,7 @@ static void *run_part(const problem *p, corner at, int threads) {
     if (p->op == DW_ACC) {
         call.inputs = 4;
         call.in[0] = call.out[0], call.in[1] = dyt, call.in[2] = xt;
-        call.in[3] = (ct_tensor){&first, CT_I32, 0, {0}};
+        call.in[3] = (ct_tensor){.data = &first, .dtype = CT_I32};
     }
     const ct_kernel *kernel = ct_kernel_find(op_names[p->op], &call, p->isa);
     assert_non_null(kernel);

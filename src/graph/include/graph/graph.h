@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "graph/layout.h"
 
 typedef struct ct_op ct_op; // graph/op.h
 
@@ -71,10 +72,21 @@ typedef struct {
     ct_provenance from;
 } ct_node;
 
+// What placement should know of a value; the model builder says so, and gradients inherit it.
+typedef enum {
+    CT_HINT_NONE,
+    CT_HINT_RESIDUAL, // the stream between layers: cut by every axis that may cut one of its dims, never partial
+} ct_hint;
+
 typedef struct {
-    ct_type type;
+    ct_type type; // global; in a local program (ct_graph_localise) what one rank holds
     int node;   // producer, -1 for a program input, -2 for an id that nothing defines
     int output; // index among the node's outputs, or index into the graph's inputs
+    ct_hint hint;
+    ct_layout layout; // over the graph's mesh; empty: replicated
+    // Of a local program only:
+    int64_t origin[CT_MAX_DIMS]; // global index of the first element
+    int64_t room[CT_MAX_DIMS];   // extents of the largest shard: memory is laid out for it, the same on every rank
 } ct_value_info;
 
 typedef enum {
@@ -108,6 +120,8 @@ typedef struct {
 typedef struct {
     ct_arena arena;
     const char *name; // program: "prologue", "micro", "update", "eval", "generate"
+    ct_mesh mesh;     // no axes: not placed
+    int rank;         // of a local program, whose types are one rank's; -1: types are global
     ct_value_info *values;
     int values_count, values_capacity;
     ct_node *nodes; // in execution order

@@ -18,6 +18,8 @@ typedef struct {
     const double *in[CT_MAX_INPUTS];
     double *out[CT_MAX_OUTPUTS];
     const double *attrs;
+    // Global index of an operand's first element along each dim; NULL: zeros. For ops that look at an index's value.
+    const int64_t *in_origin[CT_MAX_INPUTS], *out_origin[CT_MAX_OUTPUTS];
 } ct_reference;
 
 typedef struct {
@@ -29,9 +31,12 @@ enum {
     CT_OP_VIEW = 1,     // no kernel: the output is (part of) the input's memory
     CT_OP_SUM = 2,      // a sum over the indices that its output lacks: sharding one makes the output partial
     CT_OP_MAX = 4,      // a maximum over them (Pmax)
+    CT_OP_ADDITIVE = 8, // a sum of its inputs (or a joining of them): all partial on an axis, so is the output
+    CT_OP_MOVE = 16,    // no kernel: data moves between ranks, by the layouts of input and output (graph/reshard.h)
     CT_OP_MACRO = 128,  // no kernel: a pass must expand it before the plan
     CT_OP_LINEAR0 = 256, // linear in input 0 (a partial sum may pass through), LINEAR0 << i for input i
     CT_OP_LOWP0 = 1 << 16, // input 0 is read in the compute dtype (precision pass casts a weight there), LOWP0 << i
+    CT_OP_WHOLE0 = 1 << 28, // of a macro: output 0 is whole whatever is cut (its expansion reduces it), WHOLE0 << o
 };
 
 struct ct_op {
@@ -53,7 +58,9 @@ struct ct_op {
     void (*grad)(ct_grad *grad);
     // FLOPs; NULL: 0. Bytes are those of the operands.
     double (*flops)(const ct_graph *graph, const ct_node *node);
-    // The op in double; the caller rounds once. NULL only for views.
+    // Attributes of the node as one rank runs it, its operands' types being local by now. NULL: they are those of the global node.
+    void (*localise)(const ct_graph *global, const ct_graph *local, ct_node *node);
+    // The op in double; the caller rounds once. NULL only for views and moves.
     void (*reference)(const ct_reference *call);
 };
 

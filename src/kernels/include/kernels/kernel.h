@@ -12,7 +12,8 @@ typedef struct {
     void *data;
     ct_dtype dtype;
     int dims_count;
-    int64_t dims[CT_MAX_DIMS];
+    int64_t dims[CT_MAX_DIMS];   // any may be 0: a shard can be empty
+    int64_t origin[CT_MAX_DIMS]; // global index of the first element: a vocabulary's shard starts at row origin[0]
 } ct_tensor;
 
 static inline int64_t ct_tensor_elems(const ct_tensor *t) {
