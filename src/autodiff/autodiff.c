@@ -68,7 +68,11 @@ static void differentiate(walk *w, int n) {
     ct_grad grad = {.graph = g, .node = n};
     for (int i = 0; i < CT_MAX_OUTPUTS; i++) grad.outputs[i] = CT_NO_VALUE;
     for (int i = 0; i < CT_MAX_INPUTS; i++) grad.inputs[i] = CT_NO_VALUE;
-    for (int i = 0; i < g->nodes[n].outputs_count; i++) grad.outputs[i].id = w->gradient[g->nodes[n].outputs[i]];
+    for (int i = 0; i < g->nodes[n].outputs_count; i++) {
+        grad.outputs[i].id = w->gradient[g->nodes[n].outputs[i]];
+        if (grad.outputs[i].id != g->nodes[n].outputs[i]) // a gradient, whole by now, lies as its value does
+            ct_graph_hint(g, grad.outputs[i], g->values[g->nodes[n].outputs[i]].hint);
+    }
     ct_provenance from = g->nodes[n].from;
     g->at = from;
     g->at.phase = CT_INPUT_GRAD;

@@ -127,6 +127,11 @@ int ct_build_node(ct_graph *graph, const ct_op *op, int inputs_count, const ct_v
     }
     int index = graph->nodes_count;
     for (int i = 0; i < op->outputs; i++) node.outputs[i] = add_value(graph, types[i], index, i);
+    if (graph->mesh.axes_count && !(op->flags & CT_OP_MOVE)) {
+        ct_layout layouts[CT_MAX_OUTPUTS]; // where they are not legal yet, placement will see to it
+        if (!ct_op_infer_layouts(graph, &node, layouts))
+            for (int i = 0; i < op->outputs; i++) graph->values[node.outputs[i]].layout = layouts[i];
+    }
     CT_GROW(graph->nodes, graph->nodes_count, graph->nodes_capacity);
     graph->nodes[graph->nodes_count++] = node;
     return index;

@@ -89,7 +89,57 @@ static ct_status read_type(parser *p, ct_type *out) {
     return CT_OK;
 }
 
+// "{axis: S(dim), axis: P(f32), axis: Pmax}" after a type; nothing where the next byte is another.
+static ct_status read_cut(parser *p, const ct_type *type, ct_layout *layout) {
+    const char *start = ct_scan_skip(p->s);
+    CT_TRY(ct_scan_word(p->s, "an axis"));
+    int axis = ct_mesh_find(&p->graph->mesh, p->s->word.text), dim = 0;
+    if (axis < 0 || ct_layout_find(layout, axis)) return ct_scan_fail(p->s, start, "an axis that is declared, once");
+    CT_TRY(ct_scan_expect(p->s, ":"));
+    start = ct_scan_skip(p->s);
+    CT_TRY(ct_scan_word(p->s, "S(dim), P(dtype) or Pmax"));
+    if (!strcmp(p->s->word.text, "Pmax")) {
+        ct_layout_add(layout, axis, CT_CUT_MAX, 0);
+        return CT_OK;
+    }
+    int shard = !strcmp(p->s->word.text, "S");
+    if (!shard && strcmp(p->s->word.text, "P")) return ct_scan_fail(p->s, start, "S(dim), P(dtype) or Pmax");
+    CT_TRY(ct_scan_expect(p->s, "("));
+    start = ct_scan_skip(p->s);
+    CT_TRY(ct_scan_word(p->s, shard ? "a dim's name" : "a dtype"));
+    ct_dtype partial = CT_F32;
+    while (shard && dim < type->dims_count && strcmp(type->dims[dim].name, p->s->word.text)) dim++;
+    if (shard && dim == type->dims_count) return ct_scan_fail(p->s, start, "a dim of the type");
+    if (!shard && !ct_dtype_parse(p->s->word.text, &partial)) return ct_scan_fail(p->s, start, "a dtype");
+    ct_layout_add(layout, axis, shard ? CT_CUT_SHARD : CT_CUT_SUM, dim);
+    if (!shard) layout->partial = (uint8_t)partial;
+    return ct_scan_expect(p->s, ")");
+}
+
+static ct_status read_layout(parser *p, const ct_type *type, ct_layout *out) {
+    *out = (ct_layout){0};
+    if (!ct_scan_accept(p->s, "{")) return CT_OK;
+    do CT_TRY(read_cut(p, type, out));
+    while (ct_scan_accept(p->s, ","));
+    return ct_scan_expect(p->s, "}");
+}
+
 // ---- lines ----
+
+static ct_status read_axis(parser *p) {
+    ct_mesh *mesh = &p->graph->mesh;
+    const char *start = ct_scan_skip(p->s);
+    CT_TRY(ct_scan_word(p->s, "an axis"));
+    if (mesh->axes_count == CT_MAX_AXES || p->s->word.length >= sizeof mesh->axes[0].name || ct_mesh_find(mesh, p->s->word.text) >= 0)
+        return ct_scan_fail(p->s, start, "a new axis of at most 15 bytes, 8 at the most");
+    ct_axis *axis = &mesh->axes[mesh->axes_count];
+    memcpy(axis->name, p->s->word.text, p->s->word.length + 1);
+    int64_t size;
+    CT_TRY(ct_scan_integer(p->s, 2, 1 << 20, "the axis' size, at least 2", &size));
+    axis->size = (int)size;
+    mesh->axes_count++;
+    return CT_OK;
+}
 
 static ct_status read_role(parser *p) {
     const char *start = ct_scan_skip(p->s);
@@ -176,8 +226,10 @@ static ct_status read_node(parser *p, const char *start, ct_node *node) {
     for (int i = 0; i < node->outputs_count; i++) {
         if (i) CT_TRY(ct_scan_expect(p->s, ","));
         ct_type type;
+        ct_layout layout;
         CT_TRY(read_type(p, &type));
-        g->values[node->outputs[i]] = (ct_value_info){.type = type, .node = g->nodes_count, .output = i};
+        CT_TRY(read_layout(p, &type, &layout));
+        g->values[node->outputs[i]] = (ct_value_info){.type = type, .node = g->nodes_count, .output = i, .layout = layout};
     }
     CT_TRY(read_provenance(p, node));
     CT_GROW(g->nodes, g->nodes_count, g->nodes_capacity);
@@ -197,8 +249,10 @@ static ct_status read_input(parser *p, ct_input_kind kind, int id) {
     const char *name = ct_arena_strdup(&g->arena, p->s->word.text);
     CT_TRY(ct_scan_expect(p->s, ":"));
     ct_type type;
+    ct_layout layout;
     CT_TRY(read_type(p, &type));
-    g->values[id] = (ct_value_info){.type = type, .node = -1, .output = g->inputs_count};
+    CT_TRY(read_layout(p, &type, &layout));
+    g->values[id] = (ct_value_info){.type = type, .node = -1, .output = g->inputs_count, .layout = layout};
     CT_GROW(g->inputs, g->inputs_count, g->inputs_capacity);
     g->inputs[g->inputs_count++] = (ct_input){name, kind, id, -1};
     return CT_OK;
@@ -250,8 +304,9 @@ static ct_status read_line(parser *p) {
     ct_scan_skip(p->s);
     if (*p->s->at == '%') return read_values(p);
     const char *start = p->s->at;
-    static const char wanted[] = "'%', dim, update, output or '}'";
+    static const char wanted[] = "'%', axis, dim, update, output or '}'";
     CT_TRY(ct_scan_word(p->s, wanted));
+    if (!strcmp(p->s->word.text, "axis")) return read_axis(p);
     if (!strcmp(p->s->word.text, "dim")) return read_role(p);
     if (!strcmp(p->s->word.text, "update")) return read_update(p);
     if (!strcmp(p->s->word.text, "output")) return read_output(p);

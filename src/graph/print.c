@@ -1,8 +1,10 @@
 // The graph as text, one line a thing: what the parser reads back, tests compare and people read. Value ids are the graph's own.
 //
 //     program micro {
+//       axis tp 2
 //       dim B batch
 //       %0 = feed "tokens" : i32[B=2, T=64]
+//       %1 = parameter "w" : f32[V=512, D=48] {tp: S(V)}
 //       %3, %4 = rmsnorm(%2, %1) {eps=1e-05} : f32[B=2, T=64, D=48], f32[B=2, T=64] @ forward layers.0.ffn_norm layer 0
 //       update "norm" = %9
 //       output "loss" = %12
@@ -46,6 +48,28 @@ void ct_type_print(const ct_type *type, ct_string *out) {
     ct_string_add(out, "]");
 }
 
+void ct_layout_print(const ct_mesh *mesh, const ct_layout *layout, const ct_type *type, ct_string *out) {
+    for (int i = 0; i < layout->count; i++) {
+        const ct_cut *cut = &layout->cuts[i];
+        ct_string_add(out, "%s%s: ", i ? ", " : " {", mesh->axes[cut->axis].name);
+        if (cut->kind == CT_CUT_MAX) ct_string_add(out, "Pmax");
+        else if (cut->kind == CT_CUT_SUM) ct_string_add(out, "P(%s)", ct_dtype_name((ct_dtype)layout->partial));
+        else {
+            ct_string_add(out, "S(");
+            add_word(out, type->dims[cut->dim].name);
+            ct_string_add(out, ")");
+        }
+    }
+    if (layout->count) ct_string_add(out, "}");
+}
+
+// Type and layout of a value.
+static void add_value(ct_string *out, const ct_graph *graph, int value) {
+    const ct_value_info *v = &graph->values[value];
+    ct_type_print(&v->type, out);
+    ct_layout_print(&graph->mesh, &v->layout, &v->type, out);
+}
+
 static void add_attrs(ct_string *out, const ct_node *node) {
     for (int i = 0; i < CT_MAX_ATTRS && node->op->attrs[i]; i++) {
         ct_string_add(out, "%s%s=", i ? ", " : " {", node->op->attrs[i]);
@@ -71,7 +95,7 @@ static void add_node(ct_string *out, const ct_graph *graph, const ct_node *node)
     ct_string_add(out, " : ");
     for (int i = 0; i < node->outputs_count; i++) {
         if (i) ct_string_add(out, ", ");
-        ct_type_print(&graph->values[node->outputs[i]].type, out);
+        add_value(out, graph, node->outputs[i]);
     }
     add_provenance(out, &node->from);
     ct_string_add(out, "\n");
@@ -87,6 +111,8 @@ void ct_graph_print(const ct_graph *graph, ct_string *out) {
     ct_string_add(out, "program ");
     add_word(out, graph->name);
     ct_string_add(out, " {\n");
+    for (int i = 0; i < graph->mesh.axes_count; i++)
+        ct_string_add(out, "  axis %s %d\n", graph->mesh.axes[i].name, graph->mesh.axes[i].size);
     for (int i = 0; i < graph->roles_count; i++) {
         ct_string_add(out, "  dim ");
         add_word(out, graph->roles[i].name);
@@ -97,7 +123,7 @@ void ct_graph_print(const ct_graph *graph, ct_string *out) {
         ct_string_add(out, "  %%%d = %s ", input->value, ct_input_kind_name(input->kind));
         ct_string_add_json(out, input->name);
         ct_string_add(out, " : ");
-        ct_type_print(&graph->values[input->value].type, out);
+        add_value(out, graph, input->value);
         ct_string_add(out, "\n");
     }
     for (int i = 0; i < graph->nodes_count; i++) add_node(out, graph, &graph->nodes[i]);

@@ -7,6 +7,7 @@
 void ct_rewrite_begin(ct_rewrite *rewrite, const ct_graph *from, ct_graph *to, int copy_inputs) {
     ct_graph_init(to, from->name);
     for (int i = 0; i < from->roles_count; i++) ct_graph_role(to, from->roles[i].name, from->roles[i].role);
+    to->mesh = from->mesh;
     *rewrite = (ct_rewrite){from, to, ct_malloc(sizeof(int) * (size_t)(from->values_count + 1))};
     for (int i = 0; i < from->values_count; i++) rewrite->map[i] = -1;
     for (int i = 0; copy_inputs && i < from->inputs_count; i++) ct_rewrite_input(rewrite, i);
@@ -17,10 +18,19 @@ ct_value ct_rewrite_value(const ct_rewrite *rewrite, int old_value) {
     return (ct_value){rewrite->map[old_value]};
 }
 
+// The copy of a value lies as it did, and is what it was.
+static void to_value(ct_rewrite *rewrite, int old_value) {
+    const ct_value_info *old = &rewrite->from->values[old_value];
+    ct_value_info *copy = &rewrite->to->values[rewrite->map[old_value]];
+    copy->layout = old->layout;
+    copy->hint = old->hint;
+}
+
 ct_value ct_rewrite_input(ct_rewrite *rewrite, int input) {
     const ct_input *in = &rewrite->from->inputs[input];
     ct_value value = ct_build_input(rewrite->to, in->kind, in->name, rewrite->from->values[in->value].type);
     rewrite->map[in->value] = value.id;
+    to_value(rewrite, in->value);
     return value;
 }
 
@@ -42,8 +52,10 @@ int ct_rewrite_node(ct_rewrite *rewrite, int node) {
     ct_rewrite_at(rewrite, old->from);
     int index = ct_build_node(to, old->op, old->inputs_count, inputs, old->attrs, declared);
     to->at = saved;
-    for (int i = 0; index >= 0 && i < old->outputs_count; i++)
+    for (int i = 0; index >= 0 && i < old->outputs_count; i++) {
         rewrite->map[old->outputs[i]] = to->nodes[index].outputs[i];
+        to_value(rewrite, old->outputs[i]);
+    }
     return index;
 }
 

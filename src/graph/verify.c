@@ -77,6 +77,46 @@ static ct_status check_node(const ct_graph *graph, int n) {
     return CT_OK;
 }
 
+// ---- layouts ----
+
+static ct_status layout_differs(const ct_graph *graph, int value, const ct_layout *wanted) {
+    const ct_value_info *v = &graph->values[value];
+    ct_string have = {0}, want = {0};
+    ct_layout_print(&graph->mesh, &v->layout, &v->type, &have);
+    ct_layout_print(&graph->mesh, wanted, &v->type, &want);
+    ct_status status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "%%%d lies%s, but%s is what follows", value,
+                                     have.text && have.text[0] ? have.text : " {}", want.text && want.text[0] ? want.text : " {}");
+    ct_string_deinit(&have);
+    ct_string_deinit(&want);
+    return status;
+}
+
+// A move makes no new sums, and takes a sum's maximum for nothing else.
+static ct_status check_move(const ct_graph *graph, const ct_node *node) {
+    const ct_layout *from = &graph->values[node->inputs[node->inputs_count > 1]].layout, *to = &graph->values[node->outputs[0]].layout;
+    for (int i = 0; i < to->count; i++) {
+        const ct_cut *cut = &to->cuts[i], *before = ct_layout_find(from, cut->axis);
+        CT_CHECK(cut->kind == CT_CUT_SHARD || (before && before->kind == cut->kind), CT_INVALID, "a move to a partial value on axis %s",
+                 graph->mesh.axes[cut->axis].name);
+    }
+    CT_CHECK(!ct_layout_axes(from, CT_CUT_SUM) || !ct_layout_axes(from, CT_CUT_MAX), CT_INVALID, "a sum and a maximum at once");
+    if (node->op->must_alias[0] && !ct_layout_equal(to, &graph->values[node->inputs[node->op->must_alias[0] - 1]].layout))
+        return layout_differs(graph, node->outputs[0], &graph->values[node->inputs[node->op->must_alias[0] - 1]].layout);
+    return CT_OK;
+}
+
+static ct_status check_layouts(const ct_graph *graph, int n) {
+    const ct_node *node = &graph->nodes[n];
+    if (!graph->mesh.axes_count) return CT_OK;
+    if (node->op->flags & CT_OP_MOVE) return check_move(graph, node);
+    ct_layout inferred[CT_MAX_OUTPUTS];
+    CT_TRY(ct_op_infer_layouts(graph, node, inferred));
+    for (int o = 0; o < node->outputs_count; o++)
+        if (!ct_layout_equal(&graph->values[node->outputs[o]].layout, &inferred[o]))
+            return layout_differs(graph, node->outputs[o], &inferred[o]);
+    return CT_OK;
+}
+
 // ---- names ----
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
@@ -182,6 +222,8 @@ static ct_status check_update(memory *m, const ct_input *input) {
     CT_TRY(check_use(graph, v, INT_MAX));
     CT_CHECK(ct_type_equal(&graph->values[v].type, &graph->values[input->value].type), CT_INVALID,
              "its update %%%d has another type", v);
+    if (!ct_layout_equal(&graph->values[v].layout, &graph->values[input->value].layout))
+        return layout_differs(graph, v, &graph->values[input->value].layout);
     CT_TRY_AS(check_current(m, v), "its update");
     int *owner = &m->owner[root_of(m, v)], self = 1 + (int)(input - graph->inputs);
     CT_CHECK(!*owner, CT_INVALID, "its update %%%d shares memory with the update of input '%s'", v, graph->inputs[*owner - 1].name);
@@ -239,6 +281,7 @@ static ct_status verify(const ct_graph *graph) {
     for (int n = 0; n < graph->nodes_count; n++) {
         CT_CHECK(graph->nodes[n].op, CT_INVALID, "node %d has no op", n);
         CT_TRY_AS(check_node(graph, n), NODE_FORMAT, NODE_ARGS(graph, n));
+        CT_TRY_AS(check_layouts(graph, n), NODE_FORMAT, NODE_ARGS(graph, n));
     }
     for (int i = 0; i < graph->outputs_count; i++)
         CT_TRY_AS(check_use(graph, graph->outputs[i].value, INT_MAX), "output '%s'", graph->outputs[i].name);

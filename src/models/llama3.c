@@ -263,11 +263,14 @@ static ct_value block(network *n, int64_t layer, ct_value x_BTD) {
     ct_value attended = attention(n, layer, h);
     at(n, layer, "attention");
     x_BTD = ct_add(n->g, x_BTD, attended);
+    ct_graph_hint(n->g, x_BTD, CT_HINT_RESIDUAL);
     at(n, layer, "ffn_norm");
     h = ct_rmsnorm(n->g, x_BTD, weight(n, layer, FFN_NORM), eps);
     ct_value forwarded = feed_forward(n, layer, h);
     at(n, layer, "feed_forward");
-    return ct_add(n->g, x_BTD, forwarded);
+    x_BTD = ct_add(n->g, x_BTD, forwarded);
+    ct_graph_hint(n->g, x_BTD, CT_HINT_RESIDUAL);
+    return x_BTD;
 }
 
 static ct_value feed(ct_graph *g, const char *name, ct_dtype dtype, int dims, ct_dim B, ct_dim T) {
@@ -311,6 +314,7 @@ static void build_llama(const ct_model *model, ct_graph *g, ct_build_options opt
                                                 (double)s->rope_original});
     ct_graph_at(g, CT_FORWARD, -1, "tok_embeddings");
     ct_value x_BTD = ct_embed(g, n.weights[0], tokens);
+    ct_graph_hint(g, x_BTD, CT_HINT_RESIDUAL);
     for (int64_t i = 0; i < s->n_layers; i++) x_BTD = block(&n, i, x_BTD);
     ct_graph_at(g, CT_FORWARD, -1, "norm");
     ct_value h_BTD = ct_rmsnorm(g, x_BTD, n.weights[1 + s->n_layers * PER_LAYER], s->norm_eps);

@@ -61,10 +61,10 @@ static double flops(const ct_graph *graph, const ct_node *node) {
 const ct_op ct_op_lm_loss = {
     .name = "lm_loss",
     .formula = "logits = h wᵀ, loss = log Σ exp(logits) - logits[label] (0 where the label is -100); dh, dw: gradients of inv_count·Σ loss",
-    .rule = "B T D!, V! D!, B T,  -> B T, B T D!, V! D!",
+    .rule = "B T D!, V D!, B T,  -> B T, B T D!, V D!",
     .dtypes = "ccif>fcf",
     .inputs = 4, .outputs = 3,
-    .flags = CT_OP_MACRO | CT_OP_SUM | CT_OP_LOWP0 | CT_OP_LOWP0 << 1,
+    .flags = CT_OP_MACRO | CT_OP_SUM | CT_OP_WHOLE0 | CT_OP_LOWP0 | CT_OP_LOWP0 << 1,
     .grad = grad, .flops = flops, .reference = reference,
 };
 

@@ -125,10 +125,10 @@ static void dw_acc_reference(const ct_reference *call) {
 const ct_op ct_op_matmul_dw_acc = {
     .name = "matmul_dw_acc",
     .formula = "acc' = (first ? 0 : acc) + dyᵀ x, the product completed before it is added",
-    .rule = "N K, B! T! N, B! T! K,  -> N K",
+    .rule = "N K, B T N, B T K,  -> N K",
     .dtypes = "fcci>f",
     .inputs = 4, .outputs = 1,
-    .flags = CT_OP_LOWP0 << 1 | CT_OP_LOWP0 << 2,
+    .flags = CT_OP_SUM | CT_OP_ADDITIVE | CT_OP_LOWP0 << 1 | CT_OP_LOWP0 << 2,
     .must_alias = {1},
     .flops = dw_flops, .reference = dw_acc_reference,
 };

@@ -165,6 +165,11 @@ static inline const ct_type *ct_value_type(const ct_graph *graph, ct_value value
     return &graph->values[value.id].type;
 }
 
+// Says what a value is to placement.
+static inline void ct_graph_hint(ct_graph *graph, ct_value value, ct_hint hint) {
+    if (value.id >= 0) graph->values[value.id].hint = hint;
+}
+
 // Makes `status` the first error, unless there is one: for builders that find a program wrong before they add a node.
 void ct_graph_fail(ct_graph *graph, ct_status status);
 
@@ -187,5 +192,6 @@ ct_status ct_graph_verify(const ct_graph *graph);
 // what came from outside. Errors, CT_INVALID, say file:line:column, what was found and what was wanted. `file` is for messages.
 void ct_graph_print(const ct_graph *graph, ct_string *out);
 void ct_type_print(const ct_type *type, ct_string *out);
+void ct_layout_print(const ct_mesh *mesh, const ct_layout *layout, const ct_type *type, ct_string *out); // " {tp: S(V)}", or nothing
 typedef const ct_op *ct_op_lookup(const char *name);
 ct_status ct_graph_parse(ct_graph *graph, const char *text, const char *file, ct_op_lookup *lookup);

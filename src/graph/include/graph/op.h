@@ -31,7 +31,8 @@ enum {
     CT_OP_VIEW = 1,     // no kernel: the output is (part of) the input's memory
     CT_OP_SUM = 2,      // a sum over the indices that its output lacks: sharding one makes the output partial
     CT_OP_MAX = 4,      // a maximum over them (Pmax)
-    CT_OP_ADDITIVE = 8, // a sum of its inputs (or a joining of them): all partial on an axis, so is the output
+    CT_OP_ADDITIVE = 8, // a sum (or a joining) of its inputs: all partial on an axis, so is the output. With an operand in place: the sum of
+                        // that operand and of what the op makes of the others
     CT_OP_MOVE = 16,    // no kernel: data moves between ranks, by the layouts of input and output (graph/reshard.h)
     CT_OP_MACRO = 128,  // no kernel: a pass must expand it before the plan
     CT_OP_LINEAR0 = 256, // linear in input 0 (a partial sum may pass through), LINEAR0 << i for input i
@@ -58,6 +59,8 @@ struct ct_op {
     void (*grad)(ct_grad *grad);
     // FLOPs; NULL: 0. Bytes are those of the operands.
     double (*flops)(const ct_graph *graph, const ct_node *node);
+    // Views: the output's dim that a cut of input 0's dim `in_dim` becomes (all operands of a concat alike); 0 where none may pass.
+    int (*map_dim)(const ct_graph *graph, const ct_node *node, int in_dim, int *out_dim);
     // Attributes of the node as one rank runs it, its operands' types being local by now. NULL: they are those of the global node.
     void (*localise)(const ct_graph *global, const ct_graph *local, ct_node *node);
     // The op in double; the caller rounds once. NULL only for views and moves.
@@ -66,6 +69,11 @@ struct ct_op {
 
 // Infers the outputs' types of a node from its inputs' by the op's rule and dtypes.
 ct_status ct_op_infer(const ct_graph *graph, const ct_node *node, const ct_type *declared, ct_type *out_types);
+
+// Infers the outputs' layouts of a node from its inputs' by the op's rule and flags. CT_INVALID says what is not allowed: a cut of a fixed
+// index, one axis on two indices, an operand that is not cut alike, a partial sum where the op is not linear. Not for moves, whose
+// outputs' layouts are declared.
+ct_status ct_op_infer_layouts(const ct_graph *graph, const ct_node *node, ct_layout *out_layouts);
 
 // What the table says of an op, for people: attributes, formula, rule, dtypes, flags.
 void ct_op_print(const ct_op *op, ct_string *out);

@@ -1,0 +1,46 @@
+// Placement: a global program becomes one in which every value has a layout over a mesh, and every move of data is a node.
+//
+// Nobody writes layouts down. Sources (feeds, weights) are cut along the dims whose role an axis may cut; ops pass cuts on by their rules;
+// where a value does not lie as its reader needs it, one move is inserted. The roles are constraints: see roles.c.
+#pragma once
+#include "graph/graph.h"
+
+typedef struct {
+    ct_mesh mesh;          // axes named dp_replicate, dp_shard, cp, tp, in this order; of size 1: left out
+    int sequence_parallel; // between its products, tp cuts the sequence
+    int loss_parallel;     // the loss is computed from a cut vocabulary
+} ct_parallel;
+
+enum {
+    CT_PLACE_BOUND,  // micro, eval: roles bind
+    CT_PLACE_STATES, // prologue, update: whatever is cut may be read cut
+};
+
+// Places `from` into the fresh graph `to`. States that `states` (a placed program, or NULL) has by name lie as they do there. A program that is
+// placed already is placed again: nodes that are legal stay as they are, new ones get what they need.
+// CT_INVALID: a dim can't be cut in so many parts (the message says in which it could).
+ct_status ct_place(const ct_graph *from, const ct_parallel *parallel, int binding, const ct_graph *states, ct_graph *to);
+
+// ---- meshes ----
+typedef struct {
+    int64_t pp, dp_replicate, dp_shard, cp, tp; // dp_shard -1: what is left
+} ct_degrees;
+
+// The mesh of `ranks` ranks. CT_INVALID: the degrees don't multiply to them; the message says what they come to.
+ct_status ct_mesh_make(ct_degrees degrees, int ranks, ct_mesh *out_mesh);
+
+// Product of the sizes of the axes that cut the batch, and this rank's number among them (replicas outermost).
+int ct_mesh_data_ranks(const ct_mesh *mesh);
+int ct_mesh_data_rank(const ct_mesh *mesh, int rank);
+
+// ---- roles.c ----
+typedef enum { CT_MAY_NOT, CT_MAY_BETWEEN, CT_MAY } ct_may; // BETWEEN: an activation, where nothing else is cut by the axis
+ct_may ct_axis_may_cut(const ct_parallel *parallel, int axis, ct_role role, int weight);
+
+// How a source lies: feeds and weights by their dims' roles, weights in addition along dim 0 by dp_shard and cp.
+ct_layout ct_layout_of_feed(const ct_graph *graph, const ct_parallel *parallel, const ct_type *type);
+ct_layout ct_layout_of_weight(const ct_graph *graph, const ct_parallel *parallel, const ct_type *type);
+// The hinted stream: every axis that may cut one of its dims does.
+ct_layout ct_layout_of_residual(const ct_graph *graph, const ct_parallel *parallel, const ct_type *type);
+// The accumulator of a weight gradient that lies like `part`: what is partial is cut along dim 0.
+ct_layout ct_layout_of_accumulator(const ct_parallel *parallel, const ct_layout *part);
