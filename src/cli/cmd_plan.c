@@ -30,12 +30,14 @@ typedef struct {
     int64_t micro_batches;
 } planned;
 
-static ct_status load(planned *p, const char *path, int argc, char **argv) {
+static ct_status load(planned *p, const char *path, int ranks, int argc, char **argv) {
     CT_TRY(ct_config_load(&p->arena, path, argc, argv, &p->config));
     CT_TRY(ct_setup_model(&p->arena, p->config, &p->model));
     CT_TRY(ct_setup_check_sizes(p->config, &p->model, 0));
-    CT_TRY(ct_setup_micro_batches(p->config, 1, &p->micro_batches));
-    CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &p->options));
+    ct_parallel parallel;
+    CT_TRY(ct_setup_parallel(p->config, ranks, &parallel));
+    CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
+    CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
     return ct_step_make(&p->model, &p->options, &p->step);
 }
 
@@ -69,6 +71,15 @@ static const char *take_value(int *argc, char **argv, const char *flag) {
     return NULL;
 }
 
+// Removes `--ranks N`: N, 1 where it isn't there, 0 where it is no number from 1 to 1 million.
+static int take_ranks(int *argc, char **argv) {
+    const char *text = take_value(argc, argv, "--ranks");
+    if (!text) return 1;
+    char *end;
+    long ranks = strtol(text, &end, 10);
+    return *text && !*end && ranks >= 1 && ranks <= 1000000 ? (int)ranks : 0;
+}
+
 static int wants_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return 1;
@@ -93,17 +104,19 @@ static double peak_of(const planned *p) {
 
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
-    int json = take_flag(&argc, argv, "--json"), own = ct_config_args_split(argc, argv);
+    int json = take_flag(&argc, argv, "--json"), ranks = take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
+    if (!ranks) return fputs("ctitan plan: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (ct_check_file_argument("plan", own, argv)) return 2;
     if (own != 2) return fputs(plan_help, stderr), 2;
     planned p = {0};
-    ct_status status = load(&p, argv[1], argc - own, argv + own);
+    ct_status status = load(&p, argv[1], ranks, argc - own, argv + own);
     if (!status) {
         ct_status unbuilt = ct_config_check_train(p.config, json ? NULL : print_note, NULL);
         if (unbuilt) fprintf(stderr, "ctitan plan: planned for one rank without it: %s\n", ct_error_text(unbuilt));
         ct_string out = {0};
         ct_explain_options options = {.micro_batches = p.micro_batches,
-                                      .tokens_per_step = p.micro_batches * p.options.batch * p.options.seq_len,
+                                      .tokens_per_step = p.micro_batches * ct_mesh_data_ranks(&p.options.parallel.mesh) * p.options.batch *
+                                                         p.options.seq_len,
                                       .peak_flops = json ? 0 : peak_of(&p)};
         (json ? ct_explain_json : ct_explain_print)(&p.model, &p.options, &p.step, options, &out);
         fputs(out.text, stdout);
@@ -170,10 +183,11 @@ int ct_cmd_graph(int argc, char **argv) {
     const char *file = take_value(&argc, argv, "--check"), *program = take_value(&argc, argv, "--program");
     planned p = {0};
     if (file) return finish(&p, "graph", check_file(file));
-    int own = ct_config_args_split(argc, argv);
+    int ranks = take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
+    if (!ranks) return fputs("ctitan graph: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (ct_check_file_argument("graph", own, argv)) return 2;
     if (own != 2) return fputs(graph_help, stderr), 2;
-    ct_status status = load(&p, argv[1], argc - own, argv + own);
+    ct_status status = load(&p, argv[1], ranks, argc - own, argv + own);
     if (!status) status = print_program(&p, program ? program : "micro");
     return finish(&p, "graph", status);
 }

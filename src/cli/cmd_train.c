@@ -26,7 +26,7 @@ static ct_status train(const char *path, int argc, char **argv, int *out_stopped
     ct_stop_watch(&handlers); // until the end: asking twice is no reason to lose anything
     ct_status status = ct_config_load(&arena, path, argc, argv, &config);
     if (!status) status = ct_config_check_train(config, print_note, NULL);
-    if (!status) status = ct_trainer_create(config, &trainer);
+    if (!status) status = ct_trainer_create(config, NULL, &trainer);
     if (!status) status = ct_trainer_run(trainer, out_stopped);
     ct_trainer_destroy(trainer);
     ct_arena_deinit(&arena);

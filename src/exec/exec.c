@@ -2,6 +2,7 @@
 // AddressSanitizer, any touch outside the operands. Left out: asynchronous streams (one rank has nothing to wait for).
 #include "exec/exec.h"
 #include "graph/op.h"
+#include "move.h"
 
 #include <errno.h>
 #include <math.h>
@@ -39,7 +40,11 @@ struct ct_exec {
     ct_exec_options options;
     unsigned char *mapping, *space;
     size_t mapping_bytes, space_bytes;
+    unsigned char *shared;    // this rank's part of the node's segment
+    size_t shared_stride;     // from one rank's part to the next
     ct_call *calls[CT_PROGRAMS];
+    ct_move **moves[CT_PROGRAMS]; // by instruction; NULL where it is a kernel's
+    ct_move_meeting meetings[CT_PROGRAMS];
     program_deaths deaths[CT_PROGRAMS];
     ct_recording *recording;
 };
@@ -85,7 +90,7 @@ ct_status ct_exec_check_memory(const ct_plan *plan, size_t other_bytes) {
 }
 
 static ct_status reserve(ct_exec *exec) {
-    exec->space_bytes = exec->plan->peak_bytes ? exec->plan->peak_bytes : 64;
+    exec->space_bytes = exec->plan->private_bytes ? exec->plan->private_bytes : 64;
     exec->mapping_bytes = (exec->space_bytes + 2 * (size_t)HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
     CT_TRY(ct_exec_check_memory(exec->plan, 0));
     void *p = mmap(NULL, exec->mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -97,11 +102,43 @@ static ct_status reserve(ct_exec *exec) {
     return CT_OK;
 }
 
+static ct_status share(ct_exec *exec) {
+    ct_comm *comm = exec->options.comm;
+    if (!exec->plan->shared_bytes) return CT_OK;
+    CT_CHECK(comm, CT_INVALID, "a plan that moves data between ranks needs to be told how they speak");
+    exec->shared_stride = (exec->plan->shared_bytes + (size_t)HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    void *base;
+    CT_TRY(ct_comm_share(comm, exec->shared_stride * (size_t)ct_comm_near_count(comm), &base));
+    exec->shared = (unsigned char *)base + exec->shared_stride * (size_t)ct_comm_near_index(comm);
+    return CT_OK;
+}
+
+// Where another rank's shared space begins.
+static void *shared_space(void *context, int rank) {
+    ct_exec *exec = context;
+    ct_comm *comm = exec->options.comm;
+    if (!ct_comm_is_near(comm, rank)) return NULL;
+    return exec->shared + (ptrdiff_t)exec->shared_stride * (rank - ct_comm_rank(comm));
+}
+
 static void touch_part(void *context, int thread, int threads) {
     ct_exec *exec = context;
     long long begin, end;
     ct_share((long long)exec->space_bytes, HUGE_PAGE, thread, threads, &begin, &end);
     for (long long i = begin; i < end; i += 4096) exec->space[i] = 0;
+}
+
+static unsigned char *space_of(const ct_exec *exec, int shared) { return shared ? exec->shared : exec->space; }
+
+static ct_status resolve_moves(ct_exec *exec, int which) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    exec->moves[which] = ct_calloc((size_t)program->instructions_count + 1, sizeof(ct_move *));
+    for (int i = 0; i < program->instructions_count; i++)
+        if (!program->instructions[i].kernel)
+            CT_TRY(ct_move_create(exec->options.comm, program, &program->instructions[i], &exec->calls[which][i], shared_space, exec,
+                                  &exec->moves[which][i]));
+    if (program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
+    return CT_OK;
 }
 
 static void resolve_program(ct_exec *exec, int which) {
@@ -111,10 +148,17 @@ static void resolve_program(ct_exec *exec, int which) {
         const ct_instruction *in = &program->instructions[i];
         ct_call *call = &exec->calls[which][i];
         *call = in->call;
-        for (int k = 0; k < call->inputs; k++) call->in[k].data = exec->space + in->in_offset[k];
-        for (int k = 0; k < call->outputs; k++) call->out[k].data = exec->space + in->out_offset[k];
+        for (int k = 0; k < call->inputs; k++) call->in[k].data = space_of(exec, in->in_shared >> k & 1) + in->in_offset[k];
+        for (int k = 0; k < call->outputs; k++) call->out[k].data = space_of(exec, in->out_shared >> k & 1) + in->out_offset[k];
         if (in->scratch_bytes) call->scratch = exec->space + in->scratch_offset;
     }
+}
+
+static ct_status run_instruction(ct_exec *exec, int which, int i) {
+    const ct_kernel *kernel = exec->plan->programs[which].instructions[i].kernel;
+    if (!kernel) return ct_move_run(exec->moves[which][i], exec->team);
+    kernel->run(&exec->calls[which][i], exec->team);
+    return CT_OK;
 }
 
 // ---- poison ----
@@ -139,6 +183,7 @@ static void each_operand(ct_exec *exec, int which, int i, int allow) {
     ct_call *call = &exec->calls[which][i];
     for (int k = 0; k < call->inputs + call->outputs; k++) {
         const ct_tensor *t = k < call->inputs ? &call->in[k] : &call->out[k - call->inputs];
+        if (k < call->inputs ? in->in_shared >> k & 1 : in->out_shared >> (k - call->inputs) & 1) continue; // peers may be reading
         size_t bytes = (size_t)ct_tensor_elems(t) * ct_dtype_bytes(t->dtype);
         if (allow) ALLOW(t->data, bytes);
         else FORBID(t->data, bytes);
@@ -164,25 +209,28 @@ static void poison_dead(ct_exec *exec, int which, int node) {
     const program_deaths *d = &exec->deaths[which];
     for (int i = d->begin[node]; i < d->begin[node + 1]; i++) {
         const ct_buffer *b = &exec->plan->programs[which].buffers[d->dying[i]];
-        ALLOW(exec->space + b->offset, b->bytes);
-        memset(exec->space + b->offset, 0xff, b->bytes);
-        FORBID(exec->space + b->offset, b->bytes);
+        unsigned char *at = space_of(exec, b->shared) + b->offset;
+        if (!b->shared) ALLOW(at, b->bytes);
+        memset(at, 0xff, b->bytes);
+        if (!b->shared) FORBID(at, b->bytes);
     }
 }
 
-static void run_poisoned(ct_exec *exec, int which) {
+static ct_status run_poisoned(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
+    ct_status status = CT_OK;
     FORBID(exec->space, exec->space_bytes);
     int node = 0;
-    for (int i = 0; i < program->instructions_count; i++) {
+    for (int i = 0; i < program->instructions_count && !status; i++) {
         each_operand(exec, which, i, 1);
         poison_outputs(exec, which, i);
-        program->instructions[i].kernel->run(&exec->calls[which][i], exec->team);
+        status = run_instruction(exec, which, i);
         each_operand(exec, which, i, 0);
         int next = i + 1 < program->instructions_count ? program->instructions[i + 1].node : program->graph->nodes_count;
-        for (; node < next; node++) poison_dead(exec, which, node);
+        for (; node < next && !status; node++) poison_dead(exec, which, node);
     }
     ALLOW(exec->space, exec->space_bytes);
+    return status;
 }
 
 // ---- recording ----
@@ -192,14 +240,15 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void run_recorded(ct_exec *exec, int which) {
+static ct_status run_recorded(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_recording *r = exec->recording;
     for (int i = 0; i < program->instructions_count; i++) {
         uint64_t begin = now_ns();
-        program->instructions[i].kernel->run(&exec->calls[which][i], exec->team);
+        CT_TRY(run_instruction(exec, which, i));
         if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, now_ns()};
     }
+    return CT_OK;
 }
 
 // ---- public ----
@@ -211,48 +260,56 @@ ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options opt
     exec->team = team;
     exec->options = options;
     ct_status status = reserve(exec);
-    if (status) {
-        free(exec);
-        return status;
-    }
-    if (!options.lazy) ct_team_run(team, touch_part, exec);
-    for (int w = 0; w < CT_PROGRAMS; w++) {
+    if (!status) status = share(exec);
+    if (!status && !options.lazy) ct_team_run(team, touch_part, exec);
+    for (int w = 0; w < CT_PROGRAMS && !status; w++) {
         if (!plan->programs[w].graph) continue;
         resolve_program(exec, w);
+        status = resolve_moves(exec, w);
         if (options.poison) find_deaths(exec, w);
     }
-    *out_exec = exec;
-    return CT_OK;
+    if (status) ct_exec_destroy(exec);
+    else *out_exec = exec;
+    return status;
 }
 
 void ct_exec_destroy(ct_exec *exec) {
     if (!exec) return;
     for (int w = 0; w < CT_PROGRAMS; w++) {
+        for (int i = 0; exec->moves[w] && i < exec->plan->programs[w].instructions_count; i++) ct_move_destroy(exec->moves[w][i]);
+        free(exec->moves[w]);
+        ct_move_meeting_deinit(&exec->meetings[w]);
         free(exec->calls[w]);
         free(exec->deaths[w].begin);
         free(exec->deaths[w].dying);
     }
-    ALLOW(exec->space, exec->space_bytes);
-    munmap(exec->mapping, exec->mapping_bytes);
+    if (exec->mapping) {
+        ALLOW(exec->space, exec->space_bytes);
+        munmap(exec->mapping, exec->mapping_bytes);
+    }
     free(exec);
 }
 
 // Where an output is, which may be part of another value, a state, or named twice.
-static const size_t *output_offset(const ct_plan *plan, const char *name) {
+static void *output_data(ct_exec *exec, const char *name) {
+    const ct_plan *plan = exec->plan;
     for (int w = 0; w < CT_PROGRAMS; w++) {
         const ct_graph *g = plan->programs[w].graph;
         size_t length = g ? strlen(g->name) : 0;
         if (!g || strncmp(name, g->name, length) || name[length] != ':') continue;
         int output = ct_graph_find_output(g, name + length + 1);
-        if (output >= 0) return &plan->programs[w].value_offset[g->outputs[output].value];
+        if (output < 0) continue;
+        int value = g->outputs[output].value;
+        return space_of(exec, ct_plan_is_shared(plan, (ct_program)w, value)) + plan->programs[w].value_offset[value];
     }
     return NULL;
 }
 
 void *ct_exec_data(ct_exec *exec, const char *name) {
-    const size_t *offset = output_offset(exec->plan, name);
+    void *output = output_data(exec, name);
     int kept = ct_plan_find_kept(exec->plan, name);
-    return offset ? exec->space + *offset : kept < 0 ? NULL : exec->space + exec->plan->kept[kept].offset;
+    if (output || kept < 0) return output;
+    return space_of(exec, exec->plan->kept[kept].shared) + exec->plan->kept[kept].offset;
 }
 
 void ct_exec_record(ct_exec *exec, ct_recording *recording) { exec->recording = recording; }
@@ -262,18 +319,16 @@ void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
     return exec->space;
 }
 
-void ct_exec_run(ct_exec *exec, ct_program which) {
-    const ct_plan_program *program = &exec->plan->programs[which];
-    if (exec->options.poison) {
-        run_poisoned(exec, (int)which);
-        return;
-    }
-    if (exec->recording) {
-        run_recorded(exec, (int)which);
-        return;
-    }
-    for (int i = 0; i < program->instructions_count; i++)
-        program->instructions[i].kernel->run(&exec->calls[which][i], exec->team);
+static ct_status run_plain(ct_exec *exec, int which) {
+    for (int i = 0; i < exec->plan->programs[which].instructions_count; i++) CT_TRY(run_instruction(exec, which, i));
+    return CT_OK;
+}
+
+ct_status ct_exec_run(ct_exec *exec, ct_program which) {
+    if (exec->options.poison) CT_TRY(run_poisoned(exec, (int)which));
+    else if (exec->recording) CT_TRY(run_recorded(exec, (int)which));
+    else CT_TRY(run_plain(exec, (int)which));
+    return ct_move_meet(&exec->meetings[which]);
 }
 
 static int has_nonfinite(const ct_tensor *t) {
@@ -290,19 +345,20 @@ static int has_nonfinite(const ct_tensor *t) {
     return 0;
 }
 
-void ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text, size_t size) {
+ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text, size_t size) {
     const ct_plan_program *program = &exec->plan->programs[which];
     out_text[0] = 0;
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_call *call = &exec->calls[which][i];
-        program->instructions[i].kernel->run(call, exec->team);
+        CT_TRY(run_instruction(exec, (int)which, i));
         const ct_node *node = &program->graph->nodes[program->instructions[i].node];
         for (int o = 0; o < call->outputs; o++) {
             if (!strcmp(node->op->name, "attention") && o == 1) continue;
-            if (!has_nonfinite(&call->out[o])) continue;
+            if (out_text[0] || !has_nonfinite(&call->out[o])) continue;
             snprintf(out_text, size, "%s (%s, %s)", node->from.module[0] ? node->from.module : "the model", node->op->name,
                      ct_phase_name(node->from.phase));
-            return;
         }
+        if (out_text[0] && !program->move_axes) return CT_OK; // else the others are at it too
     }
+    return ct_move_meet(&exec->meetings[which]);
 }

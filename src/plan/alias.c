@@ -1,6 +1,7 @@
 // Aliasing by union-find with offsets. First what must share (views, updates, concatenations), then, in execution order, outputs that may
 // take the memory of an input which nobody reads later.
 #include "alias.h"
+#include "graph/local.h"
 #include "graph/op.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static ct_status place_parts(ct_aliases *a, const ct_node *node) {
     for (int i = 0; i < node->inputs_count; i++) {
         size_t inner, bytes = ct_type_bytes(&a->graph->values[node->inputs[i]].type);
         int root = ct_alias_root(a, node->inputs[i], &inner);
-        CT_CHECK(root != whole && inner == 0 && a->bytes[root] == bytes && !a->kept[root], CT_INVALID,
+        CT_CHECK(root != whole && inner == 0 && a->bytes[root] == ct_value_room_bytes(a->graph, node->inputs[i]) && !a->kept[root], CT_INVALID,
                  "concat in %s: operand %d is not a value of its own, so it can't be computed in place", node->from.module, i);
         join(a, root, whole, offset);
         offset += bytes;
@@ -88,7 +89,7 @@ static int may_take(const ct_aliases *a, int n, const ct_node *node, int input, 
         if (o != output && ct_alias_root(a, node->outputs[o], NULL) == in) return 0;
     return in != out && !a->kept[in] && !a->kept[out] && in_offset == 0 && out_offset == 0 && a->last[in] == n &&
            a->first[out] == n && a->bytes[in] == a->bytes[out] &&
-           a->bytes[in] == ct_type_bytes(&a->graph->values[node->inputs[input]].type);
+           a->bytes[in] == ct_value_room_bytes(a->graph, node->inputs[input]) && !a->shared[in];
 }
 
 static void share_what_may(ct_aliases *a) {
@@ -104,11 +105,36 @@ static void share_what_may(ct_aliases *a) {
     }
 }
 
+// What a move reads, peers read: it stays as it is until this rank has passed a later meeting with all of them, or the program ends.
+static int last_reading(const ct_graph *g, int n, unsigned axes) {
+    for (int m = n + 1; m < g->nodes_count; m++)
+        if ((g->nodes[m].op->flags & CT_OP_MOVE) && (ct_aliases_move_axes(g, m) & axes) == axes) return m;
+    return g->nodes_count - 1;
+}
+
+unsigned ct_aliases_move_axes(const ct_graph *g, int n) {
+    const ct_node *node = &g->nodes[n];
+    int moved = node->inputs[ct_moved_operand(node)];
+    return ct_move_axes(&g->values[moved].layout, &g->values[node->outputs[0]].layout);
+}
+
+static void share_with_peers(ct_aliases *a) {
+    const ct_graph *g = a->graph;
+    for (int n = 0; n < g->nodes_count; n++) {
+        if (!(g->nodes[n].op->flags & CT_OP_MOVE)) continue;
+        unsigned axes = ct_aliases_move_axes(g, n);
+        if (!axes) continue;
+        int root = ct_alias_root(a, g->nodes[n].inputs[ct_moved_operand(&g->nodes[n])], NULL), last = last_reading(g, n, axes);
+        a->shared[root] = 1;
+        if (last > a->last[root]) a->last[root] = last;
+    }
+}
+
 static void find_lives(ct_aliases *a) {
     const ct_graph *g = a->graph;
     for (int v = 0; v < g->values_count; v++) {
         a->of[v] = (ct_alias){v, 0};
-        a->bytes[v] = ct_type_bytes(&g->values[v].type);
+        a->bytes[v] = ct_value_room_bytes(g, v);
         a->first[v] = a->last[v] = g->values[v].node;
         a->kept[v] = g->values[v].node < 0;
     }
@@ -124,10 +150,12 @@ ct_status ct_aliases_find(ct_arena *arena, const ct_graph *graph, ct_aliases *ou
                         CT_ARENA_ARRAY(arena, size_t, n),
                         CT_ARENA_ARRAY(arena, int, n),
                         CT_ARENA_ARRAY(arena, int, n),
+                        CT_ARENA_ARRAY(arena, unsigned char, n),
                         CT_ARENA_ARRAY(arena, unsigned char, n)};
     find_lives(out);
     CT_TRY(share_what_must(out));
     CT_TRY(share_updates(out));
+    share_with_peers(out);
     for (int i = 0; i < graph->outputs_count; i++) out->kept[ct_alias_root(out, graph->outputs[i].value, NULL)] = 1;
     share_what_may(out);
     return CT_OK;

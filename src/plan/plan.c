@@ -1,6 +1,7 @@
 // Making the plan: aliases, lives, kept buffers, placement, kernels. Explaining it stands in explain.c.
 #include "plan/plan.h"
 #include "alias.h"
+#include "graph/local.h"
 #include "graph/op.h"
 
 #include <stdlib.h>
@@ -70,7 +71,8 @@ static ct_status keep_inputs(planning *p, int which) {
         const ct_input *in = &g->inputs[i];
         const char *name = in->kind == CT_FEED ? ct_arena_format(&p->plan->arena, "%s:%s", g->name, in->name) : in->name;
         int index;
-        CT_TRY(keep(p, name, ct_type_bytes(&g->values[in->value].type), kind_of_input(in->kind), &index));
+        CT_TRY(keep(p, name, ct_value_room_bytes(g, in->value), kind_of_input(in->kind), &index));
+        p->plan->kept[index].shared |= p->aliases[which].shared[ct_alias_root(&p->aliases[which], in->value, NULL)];
         program->value_buffer[in->value] = -1 - index;
     }
     for (int i = 0; i < g->outputs_count; i++) {
@@ -79,6 +81,7 @@ static ct_status keep_inputs(planning *p, int which) {
         const char *name = ct_arena_format(&p->plan->arena, "%s:%s", g->name, g->outputs[i].name);
         CT_CHECK(!slot_of(p, name)->name, CT_INVALID, "output \"%s\" has the name of a feed", g->outputs[i].name);
         CT_TRY(keep(p, name, p->aliases[which].bytes[root], CT_BYTES_OTHER, &index));
+        p->plan->kept[index].shared |= p->aliases[which].shared[root];
         program->value_buffer[root] = -1 - index;
     }
     return CT_OK;
@@ -86,8 +89,9 @@ static ct_status keep_inputs(planning *p, int which) {
 
 static void place_kept(ct_plan *plan) {
     for (int i = 0; i < plan->kept_count; i++) {
-        plan->kept[i].offset = plan->kept_bytes;
-        plan->kept_bytes += plan->kept[i].bytes;
+        size_t *end = plan->kept[i].shared ? &plan->shared_kept_bytes : &plan->kept_bytes;
+        plan->kept[i].offset = *end;
+        *end += plan->kept[i].bytes;
     }
 }
 
@@ -101,7 +105,11 @@ static void fill_call(const ct_graph *g, const ct_node *node, ct_call *call) {
         ct_tensor *t = is_input ? &call->in[i] : &call->out[i - node->inputs_count];
         t->dtype = type->dtype;
         t->dims_count = type->dims_count;
-        for (int d = 0; d < type->dims_count; d++) t->dims[d] = type->dims[d].extent;
+        int value = is_input ? node->inputs[i] : node->outputs[i - node->inputs_count];
+        for (int d = 0; d < type->dims_count; d++) {
+            t->dims[d] = type->dims[d].extent;
+            t->origin[d] = g->values[value].origin[d];
+        }
     }
     memcpy(call->attrs, node->attrs, sizeof call->attrs);
 }
@@ -111,6 +119,7 @@ static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruc
     CT_CHECK(!(node->op->flags & CT_OP_MACRO), CT_INVALID, "%s in %s was not expanded", node->op->name, node->from.module);
     instruction->node = n;
     fill_call(g, node, &instruction->call);
+    if (node->op->flags & CT_OP_MOVE) return CT_OK;
     instruction->kernel = ct_kernel_find(node->op->name, &instruction->call, p->options.isa_limit);
     if (!instruction->kernel) {
         ct_string types = {0};
@@ -132,11 +141,14 @@ static ct_status make_instructions(planning *p, ct_plan_program *program) {
         if (g->nodes[n].op->flags & CT_OP_VIEW) continue;
         CT_TRY(choose_kernel(p, g, n, &program->instructions[program->instructions_count]));
         program->instructions_count++;
+        if (g->nodes[n].op->flags & CT_OP_MOVE) program->move_axes |= ct_aliases_move_axes(g, n);
     }
     return CT_OK;
 }
 
 static ct_bytes_kind kind_of_temporary(const ct_graph *g, int root) {
+    const ct_node *node = &g->nodes[g->values[root].node];
+    if ((node->op->flags & CT_OP_MOVE) && g->values[node->inputs[0]].node < 0) return CT_BYTES_COMMUNICATION; // weights as gathered
     return g->nodes[g->values[root].node].from.phase == CT_WEIGHT_GRAD ? CT_BYTES_GRADIENTS : CT_BYTES_ACTIVATIONS;
 }
 
@@ -149,7 +161,7 @@ static void list_temporaries(planning *p, int which) {
         if (a->of[v].parent != v || program->value_buffer[v] < 0 || g->values[v].node < 0) continue; // a graph read from text may skip ids
         program->value_buffer[v] = program->buffers_count;
         program->buffers[program->buffers_count++] = (ct_buffer){
-            .bytes = round64(a->bytes[v]), .first = a->first[v], .last = a->last[v], .kind = kind_of_temporary(g, v)};
+            .bytes = round64(a->bytes[v]), .first = a->first[v], .last = a->last[v], .shared = a->shared[v], .kind = kind_of_temporary(g, v)};
     }
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_instruction *in = &program->instructions[i];
@@ -159,22 +171,28 @@ static void list_temporaries(planning *p, int which) {
     }
 }
 
-// The largest sum of live bytes, where it is, and what it consists of.
+// The largest sums of live bytes, in each space and in both, where that is, and what it consists of.
 static void find_peak(ct_plan *plan, ct_plan_program *program) {
     int nodes = program->graph->nodes_count;
-    int64_t *change = ct_calloc((size_t)nodes + 2, sizeof *change);
+    int64_t *change[2] = {ct_calloc((size_t)nodes + 2, sizeof(int64_t)), ct_calloc((size_t)nodes + 2, sizeof(int64_t))};
     for (int i = 0; i < program->buffers_count; i++) {
-        change[program->buffers[i].first] += (int64_t)program->buffers[i].bytes;
-        change[program->buffers[i].last + 1] -= (int64_t)program->buffers[i].bytes;
+        const ct_buffer *b = &program->buffers[i];
+        change[b->shared][b->first] += (int64_t)b->bytes;
+        change[b->shared][b->last + 1] -= (int64_t)b->bytes;
     }
-    int64_t live = 0;
+    int64_t live[2] = {0}, most = -1;
     for (int n = 0; n < nodes; n++) {
-        live += change[n];
-        if ((size_t)live <= program->live_bytes) continue;
-        program->live_bytes = (size_t)live;
+        for (int s = 0; s < 2; s++) {
+            size_t *largest = s ? &program->shared_live_bytes : &program->live_bytes;
+            live[s] += change[s][n];
+            if ((size_t)live[s] > *largest) *largest = (size_t)live[s];
+        }
+        if (live[0] + live[1] <= most) continue;
+        most = live[0] + live[1];
         program->peak_node = n;
     }
-    free(change);
+    free(change[0]);
+    free(change[1]);
     for (int i = 0; i < plan->kept_count; i++) program->peak_kinds[plan->kept[i].kind] += plan->kept[i].bytes;
     for (int i = 0; i < program->buffers_count; i++) {
         const ct_buffer *b = &program->buffers[i];
@@ -182,11 +200,30 @@ static void find_peak(ct_plan *plan, ct_plan_program *program) {
     }
 }
 
+// Places the temporaries of one space.
+static size_t place_temporaries(ct_plan_program *program, int shared, size_t live_bytes) {
+    ct_buffer *some = ct_malloc(sizeof *some * (size_t)(program->buffers_count + 1));
+    int count = 0;
+    for (int i = 0; i < program->buffers_count; i++)
+        if (program->buffers[i].shared == shared) some[count++] = program->buffers[i];
+    size_t extent = ct_place_buffers(some, count, live_bytes);
+    for (int i = 0, k = 0; i < program->buffers_count; i++)
+        if (program->buffers[i].shared == shared) program->buffers[i].offset = some[k++].offset;
+    free(some);
+    return extent;
+}
+
+int ct_plan_is_shared(const ct_plan *plan, ct_program program, int value) {
+    int buffer = plan->programs[program].value_buffer[value];
+    return buffer < 0 ? plan->kept[-1 - buffer].shared : plan->programs[program].buffers[buffer].shared;
+}
+
 static void resolve_offsets(planning *p, int which) {
     ct_plan *plan = p->plan;
     ct_plan_program *program = &plan->programs[which];
     const ct_graph *g = program->graph;
-    for (int i = 0; i < program->buffers_count; i++) program->buffers[i].offset += plan->kept_bytes;
+    for (int i = 0; i < program->buffers_count; i++)
+        program->buffers[i].offset += program->buffers[i].shared ? plan->shared_kept_bytes : plan->kept_bytes;
     for (int v = 0; v < g->values_count; v++) {
         size_t inner;
         int root = ct_alias_root(&p->aliases[which], v, &inner), buffer = program->value_buffer[root];
@@ -199,6 +236,8 @@ static void resolve_offsets(planning *p, int which) {
         const ct_node *node = &g->nodes[in->node];
         for (int k = 0; k < node->inputs_count; k++) in->in_offset[k] = program->value_offset[node->inputs[k]];
         for (int k = 0; k < node->outputs_count; k++) in->out_offset[k] = program->value_offset[node->outputs[k]];
+        for (int k = 0; k < node->inputs_count; k++) in->in_shared |= (unsigned)ct_plan_is_shared(plan, (ct_program)which, node->inputs[k]) << k;
+        for (int k = 0; k < node->outputs_count; k++) in->out_shared |= (unsigned)ct_plan_is_shared(plan, (ct_program)which, node->outputs[k]) << k;
         if (in->scratch_bytes) in->scratch_offset = program->buffers[--scratch].offset;
     }
 }
@@ -260,12 +299,17 @@ static ct_status plan_program(planning *p, int which) {
     list_temporaries(p, which);
     CT_TRY(check_total(p->plan, program));
     find_peak(p->plan, program);
-    program->extent_bytes = ct_place_buffers(program->buffers, program->buffers_count, program->live_bytes);
+    program->extent_bytes = place_temporaries(program, 0, program->live_bytes);
+    program->shared_extent_bytes = place_temporaries(program, 1, program->shared_live_bytes);
     resolve_offsets(p, which);
-    if (p->plan->kept_bytes + program->extent_bytes > p->plan->peak_bytes) {
-        p->plan->peak_bytes = p->plan->kept_bytes + program->extent_bytes;
-        p->plan->peak_program = which;
-    }
+    ct_plan *plan = p->plan;
+    size_t own = plan->kept_bytes + program->extent_bytes, shared = plan->shared_kept_bytes + program->shared_extent_bytes;
+    const ct_plan_program *largest = &plan->programs[plan->peak_program];
+    if (own + shared > plan->kept_bytes + largest->extent_bytes + plan->shared_kept_bytes + largest->shared_extent_bytes)
+        plan->peak_program = which;
+    if (own > plan->private_bytes) plan->private_bytes = own;
+    if (shared > plan->shared_bytes) plan->shared_bytes = shared;
+    plan->peak_bytes = plan->private_bytes + plan->shared_bytes;
     return CT_OK;
 }
 
@@ -313,10 +357,12 @@ int ct_plan_find_kept(const ct_plan *plan, const char *name) {
 }
 
 size_t ct_plan_live_bytes(const ct_plan *plan) {
-    size_t live = 0;
-    for (int w = 0; w < CT_PROGRAMS; w++)
-        if (plan->programs[w].live_bytes > live) live = plan->programs[w].live_bytes;
-    return plan->kept_bytes + live;
+    size_t own = 0, shared = 0;
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        if (plan->programs[w].live_bytes > own) own = plan->programs[w].live_bytes;
+        if (plan->programs[w].shared_live_bytes > shared) shared = plan->programs[w].shared_live_bytes;
+    }
+    return plan->kept_bytes + own + plan->shared_kept_bytes + shared;
 }
 
 double ct_plan_program_flops(const ct_plan *plan, ct_program program) {

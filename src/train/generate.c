@@ -36,7 +36,7 @@ static ct_status create(ct_generator *g, const ct_config *config, const char *pa
     CT_CHECK(g->capacity <= g->model.shape.max_seq_len, CT_INVALID, "%lld tokens are more than the model's max_seq_len = %lld",
              (long long)g->capacity, (long long)g->model.shape.max_seq_len);
     ct_step_options options;
-    CT_TRY(ct_setup_step_options(&g->arena, config, &g->model, &options));
+    CT_TRY(ct_setup_step_options(&g->arena, config, &g->model, NULL, 0, &options));
     options.cache_len = g->capacity;
     options.eval_batch = 0;
     CT_TRY(ct_step_make(&g->model, &options, &g->step));
@@ -48,7 +48,7 @@ static ct_status create(ct_generator *g, const ct_config *config, const char *pa
     ct_status status = ct_load_weights(path ? path : newest, &g->model, g->exec);
     free(newest);
     CT_TRY(status);
-    ct_exec_run(g->exec, CT_PROGRAM_PROLOGUE);
+    CT_TRY(ct_exec_run(g->exec, CT_PROGRAM_PROLOGUE));
     ct_generator_reset(g);
     return CT_OK;
 }

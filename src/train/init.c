@@ -12,8 +12,8 @@ typedef struct {
     ct_init init;
     uint64_t seed;
     int number;
-    int64_t count;
-    double low, width; // probabilities: of the lower cut, and between the cuts
+    int64_t first, count; // elements of the parameter, row-major, that data is
+    double low, width;    // probabilities: of the lower cut, and between the cuts
     float *data;
 } filling;
 
@@ -95,8 +95,9 @@ static inline __attribute__((always_inline)) void fill_blocks(const filling *f, 
         float values[BLOCK];
         normal_block(f, block, values);
         for (int i = 0; i < BLOCK; i++) values[i] = values[i] < low ? low : values[i] > high ? high : values[i];
-        int64_t left = f->count - block * BLOCK;
-        memcpy(f->data + block * BLOCK, values, sizeof(float) * (size_t)(left < BLOCK ? left : BLOCK));
+        int64_t from = block * BLOCK, to = from + BLOCK, last = f->first + f->count;
+        int64_t skip = from < f->first ? f->first - from : 0, end_at = to > last ? last : to;
+        memcpy(f->data + (from + skip - f->first), values + skip, sizeof(float) * (size_t)(end_at - from - skip));
     }
 }
 
@@ -110,22 +111,52 @@ __attribute__((target("avx512f,avx512dq"))) static void fill_avx512(const fillin
 static void fill_part(void *context, int thread, int threads) {
     const filling *f = context;
     long long begin, end;
-    ct_share((f->count + BLOCK - 1) / BLOCK, 64, thread, threads, &begin, &end);
-    if (f->init.kind == CT_INIT_ONES) {
-        for (int64_t i = begin * BLOCK; i < end * BLOCK && i < f->count; i++) f->data[i] = 1;
-        return;
-    }
+    int64_t first_block = f->first / BLOCK, last_block = (f->first + f->count + BLOCK - 1) / BLOCK;
+    ct_share(last_block - first_block, 64, thread, threads, &begin, &end);
+    begin += first_block;
+    end += first_block;
     const char *isa = ct_isa_best(NULL);
     if (!strncmp(isa, "avx512", 6)) fill_avx512(f, begin, end);
     else if (!strcmp(isa, "avx2")) fill_avx2(f, begin, end);
     else fill_generic(f, begin, end);
 }
 
-void ct_init_parameter(const ct_parameter *parameter, int number, uint64_t seed, ct_team *team, float *data) {
-    filling f = {parameter->init, seed, number, ct_type_elems(&parameter->type), 0, 1, data};
+static void fill_ones(void *context, int thread, int threads) {
+    const filling *f = context;
+    long long begin, end;
+    ct_share(f->count, 4096, thread, threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) f->data[i] = 1;
+}
+
+// Runs of a box that lie one after another in the parameter.
+static void fill_region(filling *f, const ct_type *type, const ct_region *region, ct_team *team) {
+    int outer = type->dims_count;
+    int64_t run = 1, stride = 1, rows = 1;
+    while (outer > 0 && (run == stride)) { // dims that are whole, and one before them
+        outer--;
+        run *= region->extent[outer];
+        stride *= type->dims[outer].extent;
+    }
+    for (int d = 0; d < outer; d++) rows *= region->extent[d];
+    float *data = f->data;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t first = 0, left = row, at[CT_MAX_DIMS] = {0};
+        for (int d = outer - 1; d >= 0; d--) at[d] = left % region->extent[d], left /= region->extent[d];
+        for (int d = 0; d < type->dims_count; d++) first = first * type->dims[d].extent + region->offset[d] + at[d];
+        f->first = first;
+        f->count = run;
+        f->data = data + row * run;
+        if (run > 0) ct_team_run(team, f->init.kind == CT_INIT_ONES ? fill_ones : fill_part, f);
+    }
+}
+
+void ct_init_parameter(const ct_parameter *parameter, int number, uint64_t seed, const ct_region *region, ct_team *team, float *data) {
+    filling f = {parameter->init, seed, number, 0, 0, 0, 1, data};
     if (parameter->init.kind == CT_INIT_TRUNCATED_NORMAL) {
         f.low = 0.5 * erfc(-parameter->init.low / parameter->init.std / sqrt(2));
         f.width = 0.5 * erfc(-parameter->init.high / parameter->init.std / sqrt(2)) - f.low;
     }
-    ct_team_run(team, fill_part, &f);
+    ct_region whole = {0};
+    for (int d = 0; d < parameter->type.dims_count; d++) whole.extent[d] = parameter->type.dims[d].extent;
+    fill_region(&f, &parameter->type, region ? region : &whole, team);
 }

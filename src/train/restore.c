@@ -151,8 +151,12 @@ ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec
 
 static void initial_values(ct_trainer *t) {
     uint64_t seed = t->config->debug.seed.has ? (uint64_t)t->config->debug.seed.value : 0;
-    for (int i = 0; i < t->model.parameters_count; i++)
-        ct_init_parameter(&t->model.parameters[i], i, seed, t->team, ct_exec_data(t->exec, t->model.parameters[i].name));
+    for (int i = 0; i < t->model.parameters_count; i++) {
+        const ct_parameter *p = &t->model.parameters[i];
+        int owner;
+        ct_region region = ct_region_of_state(&t->step, t->rank, p->name, &owner);
+        ct_init_parameter(p, i, seed, &region, t->team, ct_exec_data(t->exec, p->name));
+    }
 }
 
 static ct_status load_initial(ct_trainer *t) {

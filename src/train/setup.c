@@ -138,7 +138,24 @@ static ct_recompute_options recompute_of(const ct_config_activation_checkpoint *
     }
 }
 
-ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const ct_model *model, ct_step_options *out) {
+ct_status ct_setup_parallel(const ct_config *config, int ranks, ct_parallel *out) {
+    const ct_config_parallelism *c = &config->parallelism;
+    *out = (ct_parallel){.sequence_parallel = c->enable_sequence_parallel, .loss_parallel = !c->disable_loss_parallel};
+    ct_degrees degrees = {c->pipeline_parallel_degree, c->data_parallel_replicate_degree, c->data_parallel_shard_degree,
+                          c->context_parallel_degree, c->tensor_parallel_degree};
+    CT_TRY_AS(ct_mesh_make(degrees, ranks, &out->mesh), "the degrees of [parallelism]");
+    int64_t cp = c->context_parallel_degree;
+    CT_CHECK(cp == 1 || config->training.seq_len % (2 * cp) == 0, CT_INVALID,
+             "%s: training.seq_len = %lld is not a multiple of 2 × context_parallel_degree = %lld", ct_config_origin_text(config, "training.seq_len"),
+             (long long)config->training.seq_len, (long long)(2 * cp));
+    CT_CHECK(cp == 1 || !config->validation.enable || config->validation.seq_len % (2 * cp) == 0, CT_INVALID,
+             "%s: validation.seq_len = %lld is not a multiple of 2 × context_parallel_degree = %lld",
+             ct_config_origin_text(config, "validation.seq_len"), (long long)config->validation.seq_len, (long long)(2 * cp));
+    return CT_OK;
+}
+
+ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const ct_model *model, const ct_parallel *parallel, int rank,
+                                ct_step_options *out) {
     group_table *groups;
     CT_TRY(compile_groups(arena, &config->optimizer, &groups));
     constant_table *table = CT_ARENA_NEW(arena, constant_table);
@@ -156,6 +173,7 @@ ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const 
         .context = table,
         .plan = {.threads = config->training.threads > 0 ? (int)config->training.threads : ct_cores()},
     };
+    if (parallel) out->parallel = *parallel, out->rank = rank;
     if (config->validation.enable) {
         out->eval_batch = config->validation.local_batch_size;
         out->eval_seq_len = config->validation.seq_len;

@@ -8,10 +8,20 @@
 
 typedef struct ct_metrics ct_metrics;
 
+// Which part of a batch a rank has.
+typedef struct {
+    int data_rank, data_ranks, cp_rank, cp;
+    int head_tail;
+} ct_share_of_batch;
+
 struct ct_trainer {
     const ct_config *config;
     ct_arena arena;
+    ct_comm *comm; // borrowed
+    int rank;
     ct_model model;
+    ct_step_options options;
+    ct_share_of_batch share;
     ct_step step;
     ct_team *team;
     ct_exec *exec;
@@ -19,16 +29,36 @@ struct ct_trainer {
     ct_data *data, *validation;
     char *validation_start; // state of the validation loader before its first batch
     ct_saver *saver;
-    int64_t micro_batches;
+    int64_t micro_batches; // that this rank runs a step
+    int64_t data_position; // first sequence of the next step
     int64_t position;  // steps done
     int64_t optimizer_step, schedule_step; // steps that the moments and the learning rate have seen: position, unless not all was loaded
     int64_t tokens_seen;
-    ct_data_batch batch;      // of one step: [micro_batches · b][T]
+    ct_data_batch batch;      // this rank's of one step: [micro_batches · b][T]
     ct_data_batch eval_batch; // of one validation batch
     ct_metrics *metrics;
     ct_recording recording; // of the profile
     size_t rss_before; // bytes, before the space was reserved
 };
+
+// ---- batch.c ----
+ct_data_batch ct_batch_make(int64_t sequences, int64_t seq_len); // zeroed; freed by
+void ct_batch_free(ct_data_batch *batch);
+ct_share_of_batch ct_share_of(const ct_step_options *options, const ct_config *config);
+// Reads this rank's sequences of `micro_batches` rounds that begin at sequence `start`; fewer only at the data's end.
+ct_status ct_batch_read(ct_data *data, const ct_share_of_batch *share, int64_t start, int64_t micro_batches, int64_t b, int64_t seq_len,
+                        ct_data_batch batch, int64_t *out_sequences);
+// Copies this rank's tokens of `sequences` sequences of the batch, from `first` on, into a program's feeds.
+void ct_batch_feed(ct_exec *exec, const char *program, const ct_share_of_batch *share, const ct_data_batch *batch, int64_t first,
+                   int64_t sequences, int64_t seq_len);
+
+// ---- ranks.c: what a rank holds of a state, and what ranks tell one another ----
+// The region of a state by its name; *out_owner is 1 on one of the ranks that hold the same.
+ct_region ct_region_of_state(const ct_step *step, int rank, const char *name, int *out_owner);
+// The sum of the partial digits of "loss_sum" over all ranks, as a number.
+ct_status ct_loss_of_all(ct_trainer *trainer, double *out_sum);
+// Valid labels of this rank's sequences → those of all.
+ct_status ct_count_of_all(ct_trainer *trainer, int64_t *count);
 
 // ---- state.c ----
 char *ct_trainer_checkpoint_root(const ct_trainer *trainer); // caller frees

@@ -202,7 +202,7 @@ static void open_llama(small_llama *s, ct_dtype compute) {
     assert_ok(ct_team_create((ct_team_options){.threads = 1, .first_core = -1}, &s->team));
     assert_ok(ct_exec_create(&s->step.plan, s->team, (ct_exec_options){0}, &s->exec));
     for (int i = 0; i < s->model.parameters_count; i++)
-        ct_init_parameter(&s->model.parameters[i], i, 1, s->team, ct_exec_data(s->exec, s->model.parameters[i].name));
+        ct_init_parameter(&s->model.parameters[i], i, 1, NULL, s->team, ct_exec_data(s->exec, s->model.parameters[i].name));
     int32_t *tokens = ct_exec_data(s->exec, "micro:tokens"), *labels = ct_exec_data(s->exec, "micro:labels");
     int32_t *positions = ct_exec_data(s->exec, "micro:positions"), *documents = ct_exec_data(s->exec, "micro:documents");
     for (int i = 0; i < 16; i++) tokens[i] = i, labels[i] = i + 1, positions[i] = i % 8, documents[i] = 0;

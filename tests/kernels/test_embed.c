@@ -38,7 +38,7 @@ static void a_look_up_copies_rows(void **state) {
             char *table = some((ct_dtype)dtype, V * D, 1), *y = some((ct_dtype)dtype, T * D, 2);
             ct_call call = {.inputs = 2,
                             .outputs = 1,
-                            .in = {{table, (ct_dtype)dtype, 2, {V, D}}, {tokens, CT_I32, 2, {1, T}}},
+                            .in = {{table, (ct_dtype)dtype, 2, {V, D}}, {.data = tokens, .dtype = CT_I32, .dims_count = 2, .dims = {1, T}}},
                             .out[0] = {y, (ct_dtype)dtype, 3, {1, T, D}}};
             run_call("embed", &call, NULL, 3);
             for (int t = 0; t < T; t++)
@@ -71,12 +71,12 @@ static void a_scatter_sums_each_row_in_order_and_adds_it_once(void **state) {
                              *skewed = (char *)dy + ct_dtype_bytes((ct_dtype)dtype) * (size_t)(threads % 3);
                         float *got = some(CT_F32, V * D, 4), *want = some(CT_F32, V * D, 4);
                         int32_t first = mode == 2;
-                        ct_tensor dy_tensor = {skewed, (ct_dtype)dtype, 3, {1, T, D}},
-                                  tokens_tensor = {tokens, CT_I32, 2, {1, T}};
+                        ct_tensor dy_tensor = {.data = skewed, .dtype = (ct_dtype)dtype, .dims_count = 3, .dims = {1, T, D}},
+                                  tokens_tensor = {.data = tokens, .dtype = CT_I32, .dims_count = 2, .dims = {1, T}};
                         ct_call call = {
-                            .inputs = mode ? 4 : 2, .outputs = 1, .attrs = {V}, .out[0] = {got, CT_F32, 2, {V, D}}};
+                            .inputs = mode ? 4 : 2, .outputs = 1, .attrs = {V}, .out[0] = {.data = got, .dtype = CT_F32, .dims_count = 2, .dims = {V, D}}};
                         call.in[0] = mode ? call.out[0] : dy_tensor, call.in[1] = mode ? dy_tensor : tokens_tensor;
-                        call.in[2] = tokens_tensor, call.in[3] = (ct_tensor){&first, CT_I32, 0, {0}};
+                        call.in[2] = tokens_tensor, call.in[3] = (ct_tensor){.data = &first, .dtype = CT_I32};
                         run_call(mode ? "embed_dw_acc" : "embed_dw", &call, *isa, threads);
                         scatter_plainly(want, skewed, (ct_dtype)dtype, tokens, D, mode == 1);
                         assert_memory_equal(got, want, sizeof(float) * (size_t)(V * D));

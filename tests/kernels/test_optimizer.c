@@ -20,7 +20,7 @@ static void read_numbers(FILE *file, float *x, int n) {
         x[i] = strtof(word, NULL);
     }
 }
-static ct_tensor vector(float *x, int64_t n) { return (ct_tensor){x, CT_F32, 1, {n}}; }
+static ct_tensor vector(float *x, int64_t n) { return (ct_tensor){.data = x, .dtype = CT_F32, .dims_count = 1, .dims = {n}}; }
 
 static void step(float *p, float *m, float *v, float *g, int64_t n, float clip, double *scalars, const double *attrs,
                  const char *isa, int threads) {

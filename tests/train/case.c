@@ -68,7 +68,7 @@ void case_open(titan_case *c, const char *name, const char *const *overrides, co
     char *path = ct_format("%s/config.toml", c->folder);
     assert_ok(ct_config_load(&c->arena, path, argc, argv, &c->config));
     assert_ok(ct_config_check_train(c->config, NULL, NULL));
-    assert_ok(ct_trainer_create(c->config, &c->trainer));
+    assert_ok(ct_trainer_create(c->config, NULL, &c->trainer));
     free(path);
     free(init);
 }

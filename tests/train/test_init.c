@@ -25,7 +25,7 @@ static float *filled(ct_init init, int64_t count, int number, uint64_t seed, int
     float *data = ct_malloc(sizeof(float) * (size_t)(count + 1));
     data[count] = 12345;
     assert_ok(ct_team_create((ct_team_options){.threads = threads, .first_core = -1}, &team));
-    ct_init_parameter(&p, number, seed, team, data);
+    ct_init_parameter(&p, number, seed, NULL, team, data);
     ct_team_destroy(team);
     assert_true(data[count] == 12345);
     return data;

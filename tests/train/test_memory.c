@@ -130,7 +130,7 @@ static void the_resident_set_grows_by_the_plan(void **state) {
         ct_step_options options;
         ct_step step;
         assert_ok(ct_setup_model(&arena, config, &model));
-        assert_ok(ct_setup_step_options(&arena, config, &model, &options));
+        assert_ok(ct_setup_step_options(&arena, config, &model, NULL, 0, &options));
         assert_ok(ct_step_make(&model, &options, &step));
         ct_team *team;
         ct_exec *exec;

@@ -41,7 +41,7 @@ static void open_machine(machine *m, int tied, ct_step_options options) {
     for (int i = 0; i < m->model.parameters_count; i++) {
         ct_parameter p = m->model.parameters[i];
         if (p.init.kind == CT_INIT_TRUNCATED_NORMAL) p.init.std = 0.2, p.init.low = -0.6, p.init.high = 0.6; // so that all terms count
-        ct_init_parameter(&p, i, 5, m->team, ct_exec_data(m->exec, p.name));
+        ct_init_parameter(&p, i, 5, NULL, m->team, ct_exec_data(m->exec, p.name));
     }
 }
 

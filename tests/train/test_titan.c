@@ -82,7 +82,7 @@ static void parameter_groups_decide_by_name(void **state) {
     ct_step_options o;
     assert_ok(ct_config_parse(&arena, "test.toml", toml, strlen(toml), 0, NULL, &config));
     assert_ok(ct_setup_model(&arena, config, &model));
-    assert_ok(ct_setup_step_options(&arena, config, &model, &o));
+    assert_ok(ct_setup_step_options(&arena, config, &model, NULL, 0, &o));
     ct_adamw_options norm = o.optimizer(o.context, "layers.0.ffn_norm.weight"), wq = o.optimizer(o.context, "layers.0.attention.wq.weight");
     ct_adamw_options other = o.optimizer(o.context, "layers.1.attention.wq.weight");
     assert_true(norm.weight_decay == 0 && norm.lr_scale == 1 && norm.beta1 == 0.9 && norm.beta2 == 0.97);

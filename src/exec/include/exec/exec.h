@@ -1,11 +1,13 @@
-// Running a plan on one rank: a space of memory, instructions with resolved pointers, a walk over them. A run allocates nothing.
+// Running a plan on one rank: its space of memory and its part of the node's shared one, instructions with resolved pointers, a walk over them. A run allocates nothing.
 #pragma once
+#include "comm/comm.h"
 #include "plan/plan.h"
 
 typedef struct ct_exec ct_exec;
 
 typedef struct {
     int lazy;   // 1: pages come with first touch (debug: shows which are touched); 0: all are there before the first run
+    ct_comm *comm; // of a plan whose programs move data between ranks; must outlive the exec. NULL: none does
     int poison; // 1: memory outside the running instruction's operands is NaN where dead and forbidden under AddressSanitizer
 } ct_exec_options;
 
@@ -20,13 +22,14 @@ void ct_exec_destroy(ct_exec *exec);
 // The memory of a kept buffer: a state by its name, a feed or an output by "program:name". NULL where the plan has none.
 void *ct_exec_data(ct_exec *exec, const char *name);
 
-// Runs one program from start to end.
-void ct_exec_run(ct_exec *exec, ct_program program);
+// Runs one program from start to end. Where it moves data between ranks, all of them run it, and it returns when all have read what they
+// need. Errors are those of comm: a rank that is lost, or fails.
+ct_status ct_exec_run(ct_exec *exec, ct_program program);
 
 // Runs one program and stops behind the first instruction that wrote a NaN or an infinity into a float output, which then is
 // described in text of at most `size` bytes ("layers.3.attention.wq (matmul, forward)"); empty where none did. −inf in a
 // log-sum-exp of a row that sees nothing is legal and not counted.
-void ct_exec_find_nonfinite(ct_exec *exec, ct_program program, char *out_text, size_t size);
+ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program program, char *out_text, size_t size);
 
 // When an instruction ran, in nanoseconds of the monotonic clock.
 typedef struct {

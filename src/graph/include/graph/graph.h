@@ -117,11 +117,12 @@ typedef struct {
     ct_role role;
 } ct_dim_role;
 
-typedef struct {
+typedef struct ct_graph {
     ct_arena arena;
     const char *name; // program: "prologue", "micro", "update", "eval", "generate"
     ct_mesh mesh;     // no axes: not placed
     int rank;         // of a local program, whose types are one rank's; -1: types are global
+    const struct ct_graph *global; // of a local program: what it was made from
     ct_value_info *values;
     int values_count, values_capacity;
     ct_node *nodes; // in execution order

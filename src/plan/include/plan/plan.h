@@ -1,7 +1,8 @@
 // The plan: for each program which kernel runs when and on which bytes. Exact before it starts; it touches no memory.
 //
-// One private space: first what is kept between runs (feeds, parameters, moments, accumulators, low-precision weights, outputs), then one
-// region that the programs use in turn for their temporaries. Offsets are multiples of 64 bytes.
+// Two spaces: one private to the rank, and one that the ranks of its node can read, for what moves take from others. In each, first what is
+// kept between runs (feeds, parameters, moments, accumulators, low-precision weights, outputs), then one region that the programs use in turn
+// for their temporaries. Offsets are multiples of 64 bytes; those in the shared space are the same on every rank, uneven shards or not.
 #pragma once
 #include "graph/graph.h"
 #include "kernels/kernel.h"
@@ -34,15 +35,17 @@ typedef struct {
     size_t offset, bytes; // in the space; bytes rounded up to 64
     int first, last;
     ct_bytes_kind kind;
-    int kept; // lives between runs
+    int kept;   // lives between runs
+    int shared; // in the shared space: peers read it
     const char *name; // of kept ones
 } ct_buffer;
 
 typedef struct {
     int node;
-    const ct_kernel *kernel;
+    const ct_kernel *kernel;       // NULL: a move between ranks, see graph/local.h
     ct_call call;                  // dims, dtypes and attributes; exec fills in the pointers
     size_t in_offset[CT_MAX_INPUTS], out_offset[CT_MAX_OUTPUTS];
+    unsigned in_shared, out_shared; // bit i: that operand lies in the shared space
     size_t scratch_offset, scratch_bytes;
 } ct_instruction;
 
@@ -56,6 +59,8 @@ typedef struct {
     int *value_buffer;     // by value id: index into buffers, or -1 - index into the plan's kept buffers
     size_t live_bytes;     // largest sum of live temporaries (rounded to 64 bytes each)
     size_t extent_bytes;   // what their placement takes
+    size_t shared_live_bytes, shared_extent_bytes; // the same of the shared space
+    unsigned move_axes;    // axes over which any of its moves reaches
     int peak_node;         // where that largest sum is
     size_t peak_kinds[CT_BYTES_KINDS]; // all bytes at that node, kept ones included
 } ct_plan_program;
@@ -64,9 +69,10 @@ typedef struct {
     ct_arena arena;
     ct_buffer *kept;
     int kept_count;
-    size_t kept_bytes;
+    size_t kept_bytes, shared_kept_bytes;
     ct_plan_program programs[CT_PROGRAMS];
-    size_t peak_bytes; // extent of the space: kept + the largest program's temporaries
+    size_t peak_bytes; // extent of both spaces: kept + the largest program's temporaries
+    size_t private_bytes, shared_bytes; // of each
     int peak_program;
     int threads;
     const char *isa;
@@ -76,15 +82,19 @@ typedef struct {
 typedef struct {
     int threads;           // of a rank's team: scratch depends on it; results do not
     const char *isa_limit; // NULL: what the machine has
+    int ranks_per_node;    // whose memory a rank can read; 0: all
 } ct_plan_options;
 
-// Plans the given programs (NULL entries: absent), which must outlive the plan. Caller deinits.
+// Plans the given programs (NULL entries: absent; placed ones as a rank runs them: graph/local.h), which must outlive the plan. Caller deinits.
 ct_status ct_plan_make(const ct_graph *const programs[CT_PROGRAMS], ct_plan_options options, ct_plan *out_plan);
 void ct_plan_deinit(ct_plan *plan);
 const char *ct_program_name(ct_program program);
 
 // Index of a kept buffer: state by its name; feeds and outputs by "program:name". -1: none.
 int ct_plan_find_kept(const ct_plan *plan, const char *name);
+
+// Does the value lie in the shared space?
+int ct_plan_is_shared(const ct_plan *plan, ct_program program, int value);
 
 // Largest sum of live bytes of the whole plan: kept + the largest program's live temporaries. peak_bytes ≤ 1.02 × this from 16 MB on.
 size_t ct_plan_live_bytes(const ct_plan *plan);

@@ -12,8 +12,12 @@ ct_status ct_setup_model(ct_arena *arena, const ct_config *config, ct_model *out
 // Micro-batches of a step on `data_ranks` ranks: global_batch_size / (local_batch_size × data_ranks); an error where it doesn't divide.
 ct_status ct_setup_micro_batches(const ct_config *config, int data_ranks, int64_t *out_count);
 
-// The step that the configuration asks for. What it points to lives in the arena.
-ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const ct_model *model, ct_step_options *out_options);
+// The mesh of so many ranks, and how it is used, as [parallelism] says. Errors name the keys.
+ct_status ct_setup_parallel(const ct_config *config, int ranks, ct_parallel *out_parallel);
+
+// The step that the configuration asks for, as `rank` of `parallel`'s ranks runs it (NULL: one rank). What it points to lives in the arena.
+ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const ct_model *model, const ct_parallel *parallel, int rank,
+                                ct_step_options *out_options);
 
 // Sequence length and vocabulary against the model's limits; a tokenizer's size against its vocabulary (vocab_size 0: unknown).
 ct_status ct_setup_check_sizes(const ct_config *config, const ct_model *model, int tokenizer_vocab);
@@ -33,5 +37,6 @@ ct_status ct_setup_validation_data(const ct_config *config, const ct_model *mode
 // Learning rate that step `step` (from 1) uses: warm-up, stable, decay, as torchtitan's lr_scheduler.
 double ct_schedule_lr(const ct_config *config, int64_t step);
 
-// Fills a parameter with its initial values: counter-based, keyed by seed, parameter number and element, the same on every mesh.
-void ct_init_parameter(const ct_parameter *parameter, int number, uint64_t seed, ct_team *team, float *data);
+// Fills a region of a parameter (NULL: all of it) with its initial values: counter-based, keyed by seed, parameter number and element, the same
+// on every mesh.
+void ct_init_parameter(const ct_parameter *parameter, int number, uint64_t seed, const ct_region *region, ct_team *team, float *data);

@@ -2,12 +2,15 @@
 #pragma once
 #include "models/model.h"
 #include "ops/ops.h"
+#include "parallel/place.h"
 #include "passes/passes.h"
 #include "plan/plan.h"
 
 typedef struct {
-    int64_t batch, seq_len;           // sequences of a micro-batch and tokens of a sequence
-    int64_t eval_batch, eval_seq_len; // 0: no eval program
+    int64_t batch, seq_len;           // sequences of a micro-batch on one data rank, and tokens of a sequence
+    int64_t eval_batch, eval_seq_len; // the same of validation; 0: no eval program
+    ct_parallel parallel;             // all zero: one rank
+    int rank;                         // whose plan is made
     int64_t cache_len;                // > 0: a generate program of one row and one token, and nothing else
     ct_dtype compute;                 // CT_F32 or CT_BF16
     ct_recompute_options recompute;
@@ -20,7 +23,8 @@ typedef struct {
 } ct_step_options;
 
 typedef struct {
-    ct_graph programs[CT_PROGRAMS];
+    ct_graph programs[CT_PROGRAMS]; // placed: global types
+    ct_graph local[CT_PROGRAMS];    // what this rank runs, and the plan is of
     int has[CT_PROGRAMS];
     ct_plan plan;
 } ct_step;

@@ -1,4 +1,4 @@
-// Training on one rank: the loop around the step's programs.
+// Training: the loop around the step's programs, as one rank of a mesh runs it.
 #pragma once
 #include "exec/exec.h"
 #include "train/setup.h"
@@ -20,8 +20,9 @@ typedef struct {
 enum { CT_EXIT_STOPPED = 75 }; // asked to stop by SIGTERM or SIGUSR1, state saved where checkpoints are on
 
 // Builds everything up to the first step: model, plan, memory, data, weights (initial, or from the newest checkpoint of the dump folder, or
-// from checkpoint.initial_load_path). `config` must outlive the trainer. Caller destroys.
-ct_status ct_trainer_create(const ct_config *config, ct_trainer **out_trainer);
+// from checkpoint.initial_load_path). `config` and `comm` must outlive the trainer; comm NULL: one rank. All ranks create, step, validate and
+// save together. Caller destroys.
+ct_status ct_trainer_create(const ct_config *config, ct_comm *comm, ct_trainer **out_trainer);
 void ct_trainer_destroy(ct_trainer *trainer);
 
 // One optimizer step. CT_NONFINITE names the step and the first module that produced a NaN or an infinity; weights are then

@@ -1,0 +1,65 @@
+// What the back ends share: the control area that near ranks see, and the table of what each back end does its own way.
+#pragma once
+#include "base/memory.h"
+#include "comm/comm.h"
+
+#include <stdio.h>
+
+#include <stdatomic.h>
+
+enum { WORLD_SLOT = CT_MAX_GROUPS, SLOTS, FAILURE_TEXT = 480 };
+
+// One rank's counter of arrivals in one group; a futex word in a cache line of its own.
+typedef struct {
+    _Alignas(64) _Atomic uint32_t arrivals;
+    _Atomic uint32_t sleepers; // ranks that may wait on it
+} ct_arrival;
+
+typedef struct {
+    ct_arrival arrivals[SLOTS];
+    _Alignas(64) _Atomic uint64_t beat_ns; // of its process; 0: does not beat
+    _Atomic(void *) mail;                  // threads only: what it shows the others at a fence
+} ct_rank_area;
+
+// Zeroed memory that the ranks of a node share.
+typedef struct {
+    _Atomic int failing;   // 1 + the first rank that failed, from when it began to say so
+    _Atomic int failed;    // the same, once the text stands
+    ct_code failure_code;
+    char failure[FAILURE_TEXT];
+    _Alignas(64) ct_rank_area ranks[];
+} ct_control;
+
+static inline size_t ct_control_bytes(int near) { return sizeof(ct_control) + sizeof(ct_rank_area) * (size_t)near; }
+
+typedef struct {
+    const char *kind;
+    ct_status (*share)(ct_comm *comm, size_t bytes, void **out_base);
+    ct_status (*exchange)(ct_comm *comm, const ct_group *group, const ct_message *sends, int sends_count, const ct_message *receives,
+                          int receives_count, const ct_comm_what *what);
+    // All ranks: out[r] = rank r's `bytes` bytes. Everything between steps is made of this.
+    ct_status (*all_gather)(ct_comm *comm, const void *mine, size_t bytes, void *out, const char *what);
+    void (*destroy)(ct_comm *comm);
+} ct_comm_backend;
+
+struct ct_comm {
+    const ct_comm_backend *backend;
+    ct_comm_options options;
+    int rank, size;
+    int near_first, near_count; // ranks [near_first, near_first + near_count) are near
+    int may_spin;
+    int64_t step;
+    int started; // the first step has begun: train_timeout instead of init_timeout
+    ct_control *control;
+    int control_first; // the rank of its first area
+    void *context; // of the back end
+};
+
+static inline ct_rank_area *ct_area(const ct_comm *comm, int rank) { return &comm->control->ranks[rank - comm->control_first]; }
+
+void ct_comm_default(ct_comm_options *options);
+
+// The meeting of near ranks on a slot (fence.c).
+ct_status ct_fence_wait(ct_comm *comm, const int *ranks, int count, int slot, const char *group, const ct_comm_what *what);
+// The error of a failure that somebody told, or CT_OK.
+ct_status ct_failure_status(const ct_comm *comm);

@@ -1,0 +1,28 @@
+// Moves, resolved: where every piece lies, who is met before it is read.
+#pragma once
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+typedef struct ct_move ct_move;
+
+// Where a rank's shared space begins as this rank sees it; NULL where it can't be read.
+typedef void *ct_shared_space_fn(void *context, int rank);
+
+// Resolves a move of program `program`: its operands' pointers are in `call`. Caller destroys.
+ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_instruction *instruction, const ct_call *call,
+                         ct_shared_space_fn *space, void *context, ct_move **out_move);
+void ct_move_destroy(ct_move *move);
+
+// Meets the group, then reads the pieces: copies them, or adds them up in the order of the ranks.
+ct_status ct_move_run(ct_move *move, ct_team *team);
+
+// The end of a program: all ranks have read what they need.
+typedef struct {
+    ct_comm *comm; // NULL: nobody to wait for
+    ct_group group;
+    int *ranks;
+    ct_comm_what what;
+} ct_move_meeting;
+void ct_move_meeting_make(ct_comm *comm, const ct_plan_program *program, ct_move_meeting *out_meeting);
+void ct_move_meeting_deinit(ct_move_meeting *meeting);
+ct_status ct_move_meet(const ct_move_meeting *meeting);

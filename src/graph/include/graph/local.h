@@ -1,0 +1,28 @@
+// A placed program as one rank runs it, and what a move brings to that rank.
+#pragma once
+#include "graph/graph.h"
+
+// The program of one rank: the same nodes and values, in which types are what the rank holds (partial sums in their own dtype) and values
+// know their origin and the room of the largest shard. It borrows names, lists and provenance from `placed`, which must outlive it. A graph
+// without a mesh gives itself. Caller deinits.
+ct_status ct_graph_localise(const ct_graph *placed, int rank, ct_graph *out_local);
+
+// Bytes that a local value's memory takes on the rank with the largest shard.
+size_t ct_value_room_bytes(const ct_graph *local, int value);
+
+// A box that a rank reads in a move.
+typedef struct {
+    int rank;                                       // whose local tensor it lies in
+    int64_t from[CT_MAX_DIMS], to[CT_MAX_DIMS];     // its first element there, and in the reader's tensor
+    int64_t extent[CT_MAX_DIMS];
+} ct_piece;
+
+// Axes over which a move from one layout to another needs other ranks: the ranks of a group over them read one another. 0: none does.
+unsigned ct_move_axes(const ct_layout *from, const ct_layout *to);
+
+// The pieces that `rank` reads, ascending in the rank they come from, empty ones left out. Where the move sums, each is the whole of what the
+// rank gets. Returns their number, at most the size of the group; out_pieces has room for that.
+int ct_move_pieces(const ct_mesh *mesh, const ct_type *type, const ct_layout *from, const ct_layout *to, int rank, ct_piece *out_pieces);
+
+// Bytes that the rank gets from others.
+double ct_move_bytes(const ct_mesh *mesh, const ct_type *type, const ct_layout *from, const ct_layout *to, int rank);
