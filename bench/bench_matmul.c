@@ -91,12 +91,15 @@ static void grow(buffers *b, const bench_case *c, int threads) {
     b->scratch_bytes = max_size(b->scratch_bytes, c->kernel->scratch(&c->call, threads));
 }
 
+static ct_tensor matrix(void *data, ct_dtype dtype, int64_t rows, int64_t columns) {
+    return (ct_tensor){.data = data, .dtype = dtype, .dims_count = 2, .dims = {rows, columns}};
+}
+
 static void set_call(bench_case *c, const buffers *b) {
     static int32_t zero = 0;
     const shape *s = c->s;
-    ct_tensor x = {b->x, c->dtype, 2, {s->m, s->k}}, w = {b->w, c->dtype, 2, {s->n, s->k}},
-              y = {b->y, c->dtype, 2, {s->m, s->n}};
-    ct_tensor dw = {b->dw, CT_F32, 2, {s->n, s->k}}, first = {&zero, CT_I32, 0, {0}};
+    ct_tensor x = matrix(b->x, c->dtype, s->m, s->k), w = matrix(b->w, c->dtype, s->n, s->k), y = matrix(b->y, c->dtype, s->m, s->n);
+    ct_tensor dw = matrix(b->dw, CT_F32, s->n, s->k), first = {.data = &zero, .dtype = CT_I32};
     c->call = (ct_call){.inputs = 2, .outputs = 1, .scratch = b->scratch};
     if (c->form == 0) c->call.in[0] = x, c->call.in[1] = w, c->call.out[0] = y;
     if (c->form == 1) c->call.in[0] = y, c->call.in[1] = w, c->call.out[0] = x;

@@ -56,7 +56,7 @@ static ct_status start(const bench_case *c, ct_team *team, running *r) {
     CT_TRY(ct_step_make(&r->model, &options, &r->step));
     CT_TRY(ct_exec_create(&r->step.plan, team, (ct_exec_options){0}, &r->exec));
     for (int i = 0; i < r->model.parameters_count; i++)
-        ct_init_parameter(&r->model.parameters[i], i, 0, team, data(r, r->model.parameters[i].name));
+        ct_init_parameter(&r->model.parameters[i], i, 0, NULL, team, data(r, r->model.parameters[i].name));
     int32_t *tokens = data(r, "micro:tokens"), *labels = data(r, "micro:labels"), *positions = data(r, "micro:positions");
     for (int64_t i = 0; i < c->batch * c->seq_len; i++) {
         tokens[i] = (int32_t)((i * 7919 + 13) % VOCABULARY);

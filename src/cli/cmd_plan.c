@@ -59,27 +59,6 @@ static int take_flag(int *argc, char **argv, const char *flag) {
     return 0;
 }
 
-// Removes `flag value`; NULL where it isn't there.
-static const char *take_value(int *argc, char **argv, const char *flag) {
-    for (int i = 1; i + 1 < *argc; i++) {
-        if (strcmp(argv[i], flag)) continue;
-        const char *value = argv[i + 1];
-        memmove(argv + i, argv + i + 2, sizeof *argv * (size_t)(*argc - i - 1));
-        *argc -= 2;
-        return value;
-    }
-    return NULL;
-}
-
-// Removes `--ranks N`: N, 1 where it isn't there, 0 where it is no number from 1 to 1 million.
-static int take_ranks(int *argc, char **argv) {
-    const char *text = take_value(argc, argv, "--ranks");
-    if (!text) return 1;
-    char *end;
-    long ranks = strtol(text, &end, 10);
-    return *text && !*end && ranks >= 1 && ranks <= 1000000 ? (int)ranks : 0;
-}
-
 static int wants_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return 1;
@@ -104,7 +83,7 @@ static double peak_of(const planned *p) {
 
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
-    int json = take_flag(&argc, argv, "--json"), ranks = take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
+    int json = take_flag(&argc, argv, "--json"), ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
     if (!ranks) return fputs("ctitan plan: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (ct_check_file_argument("plan", own, argv)) return 2;
     if (own != 2) return fputs(plan_help, stderr), 2;
@@ -180,10 +159,10 @@ int ct_cmd_graph(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(graph_help, stdout), 0;
     int ops = take_flag(&argc, argv, "--ops"), json = take_flag(&argc, argv, "--json");
     if (ops) return argc == 1 ? list_ops(json) : (fputs(graph_help, stderr), 2);
-    const char *file = take_value(&argc, argv, "--check"), *program = take_value(&argc, argv, "--program");
+    const char *file = ct_take_value(&argc, argv, "--check"), *program = ct_take_value(&argc, argv, "--program");
     planned p = {0};
     if (file) return finish(&p, "graph", check_file(file));
-    int ranks = take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
+    int ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
     if (!ranks) return fputs("ctitan graph: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (ct_check_file_argument("graph", own, argv)) return 2;
     if (own != 2) return fputs(graph_help, stderr), 2;

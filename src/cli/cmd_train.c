@@ -6,10 +6,11 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: ctitan train FILE.toml [--section.key value …]\n\n"
+    "usage: ctitan train FILE.toml [--ranks N] [--section.key value …]\n\n"
     "Trains the model that the file describes: torchtitan v0.2.2's sections and keys, `ctitan config` lists them all.\n"
     "Booleans may be written --section.flag and --section.no_flag. Progress goes to the console, metrics.jsonl, config.toml and\n"
     "checkpoints below job.dump_folder. With checkpoint.enable a run goes on from its newest whole checkpoint.\n\n"
+    "--ranks N: N ranks as threads of this process, on the mesh that [parallelism] says.\n\n"
     "exit status: 0 done, 1 an error, 2 wrong usage, 75 stopped by SIGTERM or SIGUSR1 (saved where checkpoints are on)\n";
 
 static void print_note(void *context, const char *line) {
@@ -17,29 +18,52 @@ static void print_note(void *context, const char *line) {
     fprintf(stderr, "ctitan: %s\n", line);
 }
 
-static ct_status train(const char *path, int argc, char **argv, int *out_stopped) {
+typedef struct {
+    const ct_config *config;
+    int stopped;
+} job;
+
+// One rank, from its first byte to its last.
+static ct_status run_rank(void *context, ct_comm *comm) {
+    job *j = context;
+    ct_trainer *trainer = NULL;
+    int stopped = 0;
+    ct_status status = ct_trainer_create(j->config, comm, &trainer);
+    if (!status) status = ct_trainer_run(trainer, &stopped);
+    if (!status && ct_comm_rank(comm) == 0) j->stopped = stopped;
+    ct_trainer_destroy(trainer);
+    return status;
+}
+
+static ct_status run_ranks(job *j, int ranks) {
+    const ct_config_comm *c = &j->config->comm;
+    ct_comm_options options = {.init_timeout_s = (double)c->init_timeout_seconds, .train_timeout_s = (double)c->train_timeout_seconds};
+    return ct_comm_run_threads(ranks, &options, run_rank, j);
+}
+
+static ct_status train(const char *path, int ranks, int argc, char **argv, int *out_stopped) {
     ct_arena arena = {0};
     ct_config *config;
-    ct_trainer *trainer = NULL;
     ct_stop_handlers handlers;
     signal(SIGPIPE, SIG_IGN); // a reader of the progress lines that goes away is no reason to end
     ct_stop_watch(&handlers); // until the end: asking twice is no reason to lose anything
     ct_status status = ct_config_load(&arena, path, argc, argv, &config);
     if (!status) status = ct_config_check_train(config, print_note, NULL);
-    if (!status) status = ct_trainer_create(config, NULL, &trainer);
-    if (!status) status = ct_trainer_run(trainer, out_stopped);
-    ct_trainer_destroy(trainer);
+    job j = {.config = config};
+    if (!status) status = run_ranks(&j, ranks);
+    *out_stopped = j.stopped;
     ct_arena_deinit(&arena);
     return status;
 }
 
 int ct_cmd_train(int argc, char **argv) {
-    int own = ct_config_args_split(argc, argv), stopped = 0;
+    int ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv), stopped = 0;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(help, stdout), 0;
+    if (!ranks) return fputs("ctitan train: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (argc < 2) return fputs(help, stderr), 2;
     if (ct_check_file_argument("train", own, argv)) return 2;
-    ct_status status = train(own == 2 ? argv[1] : NULL, argc - own, argv + own, &stopped);
+    ct_status status = train(own == 2 ? argv[1] : NULL, ranks, argc - own, argv + own, &stopped);
     if (status) return fprintf(stderr, "ctitan train: %s\n", ct_error_text(status)), 1;
     return stopped ? CT_EXIT_STOPPED : 0;
 }

@@ -3,6 +3,8 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 int ct_misuse(const char *command, const char *format, ...) {
     va_list arguments;
@@ -25,4 +27,23 @@ int ct_finish_output(const char *command) {
     fprintf(stderr, "ctitan %s: ", command);
     perror("writing to standard output");
     return 1;
+}
+
+const char *ct_take_value(int *argc, char **argv, const char *flag) {
+    for (int i = 1; i + 1 < *argc; i++) {
+        if (strcmp(argv[i], flag)) continue;
+        const char *value = argv[i + 1];
+        memmove(argv + i, argv + i + 2, sizeof *argv * (size_t)(*argc - i - 1));
+        *argc -= 2;
+        return value;
+    }
+    return NULL;
+}
+
+int ct_take_ranks(int *argc, char **argv) {
+    const char *text = ct_take_value(argc, argv, "--ranks");
+    if (!text) return 1;
+    char *end;
+    long ranks = strtol(text, &end, 10);
+    return *text && !*end && ranks >= 1 && ranks <= 1000000 ? (int)ranks : 0;
 }

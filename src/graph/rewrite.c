@@ -24,6 +24,7 @@ static void to_value(ct_rewrite *rewrite, int old_value) {
     ct_value_info *copy = &rewrite->to->values[rewrite->map[old_value]];
     copy->layout = old->layout;
     copy->hint = old->hint;
+    copy->placed = old->placed;
 }
 
 ct_value ct_rewrite_input(ct_rewrite *rewrite, int input) {

@@ -17,7 +17,7 @@ const ct_op ct_op_add = {
     .rule = "*, * -> *",
     .dtypes = "cc>c",
     .inputs = 2, .outputs = 1,
-    .flags = CT_OP_LOWP0 | CT_OP_LOWP0 << 1,
+    .flags = CT_OP_ADDITIVE | CT_OP_LOWP0 | CT_OP_LOWP0 << 1,
     .may_alias = {3},
     .grad = add_grad, .reference = add_reference,
 };

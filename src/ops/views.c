@@ -1,8 +1,11 @@
 // Views: split, merge, slice, concat. They move nothing: an output is its input's memory, or lies in it (slice), or its inputs lie
-// in it (concat). So slice and concat take a dim before which all extents are 1: the part is then one contiguous run.
+// in it (concat). So slice and concat take a dim before which, on each rank, all extents are 1: the part is then one contiguous run.
 #include "part.h"
+#include "ops/ops.h"
 
 #include <string.h>
+
+extern const ct_op ct_op_slice, ct_op_concat;
 
 static ct_status check_dim(const ct_type *x, double dim, const char *what) {
     CT_CHECK(dim >= 0 && dim < x->dims_count && dim == (int)dim, CT_INVALID, "%s %g of %d dims", what, dim, x->dims_count);
@@ -53,6 +56,28 @@ static ct_status merge_check(const ct_graph *graph, const ct_node *node, const c
     return check_factors(declared, in_type(graph, node, 0), node->attrs[0], node->attrs[1]);
 }
 
+// ---- how cuts pass: the outermost factor of a dim is cut where the dim is ----
+
+static int split_map(const ct_graph *g, const ct_node *node, int in_dim, int *out_dim) {
+    (void)g;
+    int dim = (int)node->attrs[0], parts = (int)node->attrs[1];
+    *out_dim = in_dim <= dim ? in_dim : in_dim + parts - 1;
+    return 1;
+}
+
+static int merge_map(const ct_graph *g, const ct_node *node, int in_dim, int *out_dim) {
+    (void)g;
+    int dim = (int)node->attrs[0], count = (int)node->attrs[1];
+    *out_dim = in_dim <= dim ? in_dim : in_dim - count + 1;
+    return in_dim <= dim || in_dim >= dim + count;
+}
+
+static int same_map(const ct_graph *g, const ct_node *node, int in_dim, int *out_dim) {
+    (void)g, (void)node;
+    *out_dim = in_dim;
+    return 1;
+}
+
 static void split_grad(ct_grad *grad) {
     ct_graph *g = grad->graph;
     const double *attrs = g->nodes[grad->node].attrs;
@@ -78,7 +103,7 @@ const ct_op ct_op_split = {
     .attrs = {"dim", "parts"},
     .flags = CT_OP_VIEW | CT_OP_LINEAR0,
     .must_alias = {1},
-    .check = split_check, .grad = split_grad,
+    .check = split_check, .map_dim = split_map, .grad = split_grad,
 };
 
 const ct_op ct_op_merge = {
@@ -89,7 +114,7 @@ const ct_op ct_op_merge = {
     .attrs = {"dim", "count"},
     .flags = CT_OP_VIEW | CT_OP_LINEAR0,
     .must_alias = {1},
-    .check = merge_check, .grad = merge_grad,
+    .check = merge_check, .map_dim = merge_map, .grad = merge_grad,
 };
 
 ct_value ct_split(ct_graph *g, ct_value x, int dim, int parts, const ct_dim *into) {
@@ -117,17 +142,32 @@ ct_value ct_merge(ct_graph *g, ct_value x, int dim, int count, const char *name)
 
 // ---- slice, concat ----
 
-// `part` is `whole` but for dim `dim`'s name and extent, and that dim is the first of more than one element.
+// `part` is `whole` but for dim `dim`'s name and extent.
 static ct_status check_part(const ct_type *whole, const ct_type *part, int dim) {
     CT_CHECK(part->dims_count == whole->dims_count, CT_INVALID, "a part of %d dims in a whole of %d", part->dims_count,
              whole->dims_count);
     CT_CHECK(dims_equal(whole->dims, part->dims, dim) &&
                  dims_equal(whole->dims + dim + 1, part->dims + dim + 1, whole->dims_count - dim - 1),
              CT_INVALID, "part and whole differ beside dim %d", dim);
-    for (int i = 0; i < dim; i++)
-        CT_CHECK(whole->dims[i].extent == 1, CT_UNSUPPORTED, "a part of dim %d is not contiguous: %s=%lld is before it",
-                 dim, whole->dims[i].name, (long long)whole->dims[i].extent);
     return CT_OK;
+}
+
+// In memory a part is one run.
+ct_status ct_view_check_memory(const ct_graph *graph, const ct_node *node) {
+    int is_slice = node->op == &ct_op_slice, dim = (int)node->attrs[0];
+    if (!is_slice && node->op != &ct_op_concat) return CT_OK;
+    const ct_type *whole = &graph->values[is_slice ? node->inputs[0] : node->outputs[0]].type;
+    for (int i = 0; i < dim; i++)
+        CT_CHECK(whole->dims[i].extent <= 1, CT_UNSUPPORTED, "%s in %s: a part of dim %d is not contiguous: %s=%lld is before it",
+                 node->op->name, node->from.module, dim, whole->dims[i].name, (long long)whole->dims[i].extent);
+    return CT_OK;
+}
+
+// Along a dim that is cut, each rank has its own part of what the global slice says.
+static void slice_localise(const ct_graph *global, const ct_graph *local, ct_node *node) {
+    int dim = (int)node->attrs[0], x = node->inputs[0];
+    int64_t whole = global->values[x].type.dims[dim].extent, part = local->values[x].type.dims[dim].extent;
+    if (whole) node->attrs[1] = (double)((int64_t)node->attrs[1] * part / whole);
 }
 
 static ct_status slice_check(const ct_graph *graph, const ct_node *node, const ct_type *declared) {
@@ -159,23 +199,23 @@ static ct_status concat_check(const ct_graph *graph, const ct_node *node, const 
 
 const ct_op ct_op_slice = {
     .name = "slice",
-    .formula = "y: elements `start` … of dim `dim` of x; all dims before it are 1",
+    .formula = "y: elements `start` … of dim `dim` of x; all dims before it are 1 on each rank",
     .rule = "", .dtypes = "?>?",
     .inputs = 1, .outputs = 1,
     .attrs = {"dim", "start"},
     .flags = CT_OP_VIEW | CT_OP_LINEAR0,
     .must_alias = {1},
-    .check = slice_check,
+    .check = slice_check, .map_dim = same_map, .localise = slice_localise,
 };
 
 const ct_op ct_op_concat = {
     .name = "concat",
-    .formula = "y: the operands one after another along dim `dim`; all dims before it are 1",
+    .formula = "y: the operands one after another along dim `dim`; all dims before it are 1 on each rank",
     .rule = "", .dtypes = "?>?",
     .inputs = -1, .outputs = 1,
     .attrs = {"dim"},
-    .flags = CT_OP_VIEW,
-    .check = concat_check,
+    .flags = CT_OP_VIEW | CT_OP_ADDITIVE,
+    .check = concat_check, .map_dim = same_map,
 };
 
 ct_value ct_slice(ct_graph *g, ct_value x, int dim, int64_t start, int64_t extent_part, const char *name) {

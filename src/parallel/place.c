@@ -82,9 +82,9 @@ static ct_status place_view(placer *p, int n, int *inputs) {
     return status ? cannot_cut(p, node, status) : CT_OK;
 }
 
-// In a program that was placed before: may the node stay as it is?
+// A node that was placed before, with the operands that it had then, stays as it is.
 static int is_legal(placer *p, const ct_node *node, int *inputs) {
-    if (!p->r.from->mesh.axes_count) return 0;
+    if (node->outputs_count && !p->r.from->values[node->outputs[0]].placed) return 0;
     for (int i = 0; i < node->inputs_count; i++)
         if (is_unplaced(p, inputs[i])) return 0;
     ct_layout out[CT_MAX_OUTPUTS];
@@ -143,6 +143,7 @@ static ct_status place_node(placer *p, int n) {
     for (int o = 0; o < old->outputs_count; o++) {
         p->r.map[old->outputs[o]] = to->nodes[node].outputs[o];
         to->values[to->nodes[node].outputs[o]].layout = layouts[o];
+        to->values[to->nodes[node].outputs[o]].placed = 1;
     }
     follow_hints(p, old);
     return CT_OK;

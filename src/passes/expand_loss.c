@@ -1,5 +1,6 @@
 // The loss visit in chunks of tokens: logits live for one chunk only, and because the count of valid tokens is known beforehand the
-// same visit yields dh and the head's dW, recomputing nothing. Chunks are views of h, so cutting costs no copy.
+// same visit yields dh and the head's dW, recomputing nothing. Chunks are views of h, so cutting costs no copy. In a placed program a chunk is
+// one of every rank's own part; what its pieces then need of other ranks is placement's business.
 #include "passes/passes.h"
 #include "graph/op.h"
 #include "graph/rewrite.h"
@@ -14,18 +15,30 @@ typedef struct {
     ct_value dw_VD; // running sum over the chunks
 } visit;
 
+// Rows and tokens that one rank has of it.
 typedef struct {
     int64_t row, rows, token, tokens;
 } chunk;
+
+// In how many parts the mesh cuts a dim.
+static int64_t parts_of(const ct_graph *g, ct_value x, int dim) {
+    const ct_layout *layout = &g->values[x.id].layout;
+    unsigned axes = ct_layout_axes_of_dim(layout, dim);
+    int64_t parts = 1;
+    for (int a = 0; a < g->mesh.axes_count; a++)
+        if (axes >> a & 1) parts *= g->mesh.axes[a].size;
+    return parts;
+}
 
 typedef struct {
     ct_value loss, dh;
 } chunk_result;
 
 static ct_value part_of(ct_graph *g, ct_value x, chunk c) {
-    const ct_type *type = ct_value_type(g, x);
-    if (c.rows < type->dims[0].extent) x = ct_slice(g, x, 0, c.row, c.rows, "B");
-    if (c.tokens < ct_value_type(g, x)->dims[1].extent) x = ct_slice(g, x, 1, c.token, c.tokens, "T");
+    int64_t row_parts = parts_of(g, x, 0), token_parts = parts_of(g, x, 1);
+    if (c.rows * row_parts < ct_value_type(g, x)->dims[0].extent) x = ct_slice(g, x, 0, c.row * row_parts, c.rows * row_parts, "B");
+    if (c.tokens * token_parts < ct_value_type(g, x)->dims[1].extent)
+        x = ct_slice(g, x, 1, c.token * token_parts, c.tokens * token_parts, "T");
     return x;
 }
 
@@ -50,7 +63,8 @@ static ct_value joined(ct_graph *g, int count, const ct_value *parts, int dim, c
 // Visits all chunks in order and joins their losses and dh.
 static chunk_result visit_all(visit *v, int64_t chunk_tokens) {
     ct_graph *g = v->g;
-    int64_t rows = ct_value_type(g, v->h_BTD)->dims[0].extent, tokens = ct_value_type(g, v->h_BTD)->dims[1].extent;
+    int64_t rows = ct_value_type(g, v->h_BTD)->dims[0].extent / parts_of(g, v->h_BTD, 0);
+    int64_t tokens = ct_value_type(g, v->h_BTD)->dims[1].extent / parts_of(g, v->h_BTD, 1);
     int64_t row_step = chunk_tokens / tokens > 0 ? chunk_tokens / tokens : 1;
     int row_parts = (int)((rows + row_step - 1) / row_step), parts = (int)((tokens + chunk_tokens - 1) / chunk_tokens);
     ct_value *losses = CT_ARENA_ARRAY(&g->arena, ct_value, row_parts + parts);

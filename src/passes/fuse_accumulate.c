@@ -1,5 +1,6 @@
 // accumulate(acc, dW, first) where nothing else reads dW becomes dW's kernel with the addition in its epilogue. The kernels' contract
-// makes it the same bits: accumulating is g + (complete product).
+// makes it the same bits: accumulating is g + (complete product). Where dW is the sum of ranks' parts, its reduction goes on in the
+// accumulator: one flat sum, the same for ranks as for micro-batches.
 #include "passes/passes.h"
 #include "graph/op.h"
 #include "graph/rewrite.h"
@@ -9,7 +10,7 @@
 
 static const struct {
     const char *plain, *fused;
-} pairs[] = {{"matmul_dw", "matmul_dw_acc"}, {"embed_dw", "embed_dw_acc"}};
+} pairs[] = {{"matmul_dw", "matmul_dw_acc"}, {"embed_dw", "embed_dw_acc"}, {"reduce_scatter", "reduce_accumulate"}};
 
 static const ct_op *fused_op(const ct_op *op) {
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
@@ -31,13 +32,16 @@ static int fusable_producer(const fusion *f, const ct_node *node) {
 }
 
 static void emit_fused(fusion *f, const ct_node *accumulate, const ct_node *product) {
-    ct_value inputs[4] = {ct_rewrite_value(&f->r, accumulate->inputs[0]), ct_rewrite_value(&f->r, product->inputs[0]),
-                          ct_rewrite_value(&f->r, product->inputs[1]), ct_rewrite_value(&f->r, accumulate->inputs[2])};
+    ct_value inputs[CT_MAX_INPUTS] = {ct_rewrite_value(&f->r, accumulate->inputs[0])};
+    int count = 1;
+    for (int i = 0; i < product->inputs_count; i++) inputs[count++] = ct_rewrite_value(&f->r, product->inputs[i]);
+    inputs[count++] = ct_rewrite_value(&f->r, accumulate->inputs[2]);
     ct_graph *to = f->r.to;
     ct_rewrite_at(&f->r, product->from);
     to->at.phase = accumulate->from.phase;
-    int node = ct_build_node(to, fused_op(product->op), 4, inputs, NULL, NULL);
-    f->r.map[accumulate->outputs[0]] = ct_node_output(to, node, 0).id;
+    ct_value sum = ct_node_output(to, ct_build_node(to, fused_op(product->op), count, inputs, NULL, NULL), 0);
+    f->r.map[accumulate->outputs[0]] = sum.id;
+    if (sum.id >= 0) to->values[sum.id].layout = f->r.from->values[accumulate->outputs[0]].layout;
 }
 
 ct_status ct_pass_fuse_accumulate(const ct_graph *from, ct_graph *to) {

@@ -3,6 +3,7 @@
 #include "alias.h"
 #include "graph/local.h"
 #include "graph/op.h"
+#include "ops/ops.h"
 
 #include <string.h>
 
@@ -22,6 +23,7 @@ static void join(ct_aliases *a, int child, int parent, size_t offset) {
     if (a->first[child] < a->first[parent]) a->first[parent] = a->first[child];
     if (a->last[child] > a->last[parent]) a->last[parent] = a->last[child];
     a->kept[parent] |= a->kept[child];
+    a->shared[parent] |= a->shared[child];
 }
 
 static size_t slice_offset(const ct_graph *g, const ct_node *node) {
@@ -50,6 +52,7 @@ static ct_status share_what_must(ct_aliases *a) {
     const ct_graph *g = a->graph;
     for (int n = 0; n < g->nodes_count; n++) {
         const ct_node *node = &g->nodes[n];
+        CT_TRY(ct_view_check_memory(g, node));
         if (!strcmp(node->op->name, "concat")) {
             CT_TRY(place_parts(a, node));
             continue;

@@ -32,6 +32,8 @@ ct_region ct_region_of_state(const ct_step *step, int rank, const char *name, in
     return ct_layout_box(mesh, &v->layout, v->type.dims_count, extents, rank);
 }
 
+ct_status ct_trainer_agree(ct_trainer *t, ct_status mine) { return t->comm ? ct_comm_agree(t->comm, mine) : mine; }
+
 ct_status ct_loss_of_all(ct_trainer *t, double *out_sum) {
     int64_t digits[CT_WIDE_DIGITS];
     memcpy(digits, ct_exec_data(t->exec, "loss_sum"), sizeof digits);

@@ -29,7 +29,7 @@ static ct_status validate(ct_trainer *t) {
     int64_t tokens;
     double start = ct_now_s();
     CT_TRY(ct_trainer_validate(t, &loss, &tokens));
-    ct_metrics_validation(t->metrics, t->position, loss, tokens, ct_now_s() - start);
+    if (t->metrics) ct_metrics_validation(t->metrics, t->position, loss, tokens, ct_now_s() - start);
     return CT_OK;
 }
 
@@ -42,7 +42,7 @@ static int is_due(const ct_trainer *t) {
 
 static ct_status save(ct_trainer *t, int last) {
     CT_TRY(ct_trainer_save(t, last));
-    printf("%s step %lld\n", t->saver ? "saving" : "saved", (long long)t->position);
+    if (t->rank == 0) printf("%s step %lld\n", t->saver ? "saving" : "saved", (long long)t->position);
     fflush(stdout);
     return CT_OK;
 }
@@ -53,10 +53,11 @@ static ct_status one_step(ct_trainer *t, int *out_stop) {
     ct_profile_before(t);
     CT_TRY(ct_trainer_step(t, &report));
     int last = t->position == c->training.steps;
-    ct_metrics_step(t->metrics, &report, t->tokens_seen, last || stop_signal);
+    int64_t stop = stop_signal != 0;
+    if (t->comm) CT_TRY(ct_comm_max_i64(t->comm, &stop, 1)); // a signal reaches one rank first
+    if (t->metrics) ct_metrics_step(t->metrics, &report, t->tokens_seen, last || stop);
     CT_TRY(ct_profile_after(t));
     if (c->validation.enable && (t->position == 1 || t->position % c->validation.freq == 0)) CT_TRY(validate(t));
-    int stop = stop_signal != 0;
     int saving = c->checkpoint.enable && !c->checkpoint.load_only && (stop || last || is_due(t));
     if (saving) CT_TRY(save(t, last && !stop));
     *out_stop = stop && !last;
@@ -123,9 +124,11 @@ static void show_curve(const ct_trainer *t) {
 static ct_status run_steps(ct_trainer *t, int *out_stopped) {
     const ct_config *c = t->config;
     if (c->checkpoint.enable && c->checkpoint.create_seed_checkpoint) return save(t, 0);
-    if (t->position >= c->training.steps)
+    if (t->position >= c->training.steps && t->rank == 0)
         printf("nothing to do: step %lld of %lld is done\n", (long long)t->position, (long long)c->training.steps);
-    else *out_stopped = stop_signal != 0;
+    int64_t stop = stop_signal != 0;
+    if (t->comm) CT_TRY(ct_comm_max_i64(t->comm, &stop, 1));
+    if (t->position < c->training.steps) *out_stopped = stop != 0;
     ct_status status = CT_OK;
     while (!status && t->position < c->training.steps && !*out_stopped) status = one_step(t, out_stopped);
     return status;
@@ -133,8 +136,8 @@ static ct_status run_steps(ct_trainer *t, int *out_stopped) {
 
 ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
     *out_stopped = 0;
-    CT_TRY(write_resolved(t));
-    print_start(t);
+    CT_TRY(ct_trainer_agree(t, t->rank == 0 ? write_resolved(t) : CT_OK));
+    if (t->rank == 0) print_start(t);
     ct_stop_handlers handlers;
     ct_stop_watch(&handlers);
     ct_status status = run_steps(t, out_stopped);
@@ -143,6 +146,6 @@ ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
         if (!status && saved) status = ct_error_note(saved, "saving in the background");
     }
     ct_stop_unwatch(&handlers); // not before the last save is whole: a second signal must not end it
-    if (!status && !*out_stopped && !t->config->checkpoint.create_seed_checkpoint) show_curve(t);
+    if (t->rank == 0 && !status && !*out_stopped && !t->config->checkpoint.create_seed_checkpoint) show_curve(t);
     return status;
 }

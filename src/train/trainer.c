@@ -67,7 +67,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY(ct_setup_step_options(&t->arena, c, &t->model, &parallel, t->rank, &t->options));
     t->share = ct_share_of(&t->options, c);
     CT_TRY(ct_setup_micro_batches(c, t->share.data_ranks, &t->micro_batches));
-    CT_TRY(ct_metrics_check_free(c));
+    CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_metrics_check_free(c) : CT_OK));
     CT_TRY_AS(ct_encoder_create(c->model.hf_assets_path, 2, &t->encoder), "the tokenizer, model.hf_assets_path from %s",
               ct_config_origin_text(c, "model.hf_assets_path"));
     CT_TRY(ct_setup_check_sizes(c, &t->model, ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder))->vocab_size));
@@ -77,7 +77,7 @@ static ct_status create(ct_trainer *t) {
     if (c->checkpoint.enable && c->checkpoint.async_mode != CT_CFG_SYNC) CT_TRY(ct_trainer_make_saver(t));
     CT_TRY(ct_trainer_load(t));
     ct_dtype compute = c->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32;
-    return ct_metrics_open(c, &t->model, t->team, compute, &t->metrics);
+    return ct_trainer_agree(t, t->rank == 0 ? ct_metrics_open(c, &t->model, t->team, compute, &t->metrics) : CT_OK);
 }
 
 ct_status ct_trainer_create(const ct_config *config, ct_comm *comm, ct_trainer **out_trainer) {
@@ -110,8 +110,6 @@ void ct_trainer_destroy(ct_trainer *t) {
 }
 
 // ---- a step ----
-static ct_status agree(ct_trainer *t, ct_status mine) { return t->comm ? ct_comm_agree(t->comm, mine) : mine; }
-
 static int64_t count_valid(const int32_t *labels, int64_t n) {
     int64_t valid = 0;
     for (int64_t i = 0; i < n; i++) valid += labels[i] >= 0;
@@ -159,7 +157,7 @@ ct_status ct_trainer_step(ct_trainer *t, ct_step_report *out) {
     const ct_config_training *c = &t->config->training;
     double start = ct_now_s(), waited = ct_data_waited_s(t->data);
     int64_t step = t->position + 1, valid, tokens = t->micro_batches * t->share.data_ranks * c->local_batch_size * c->seq_len;
-    CT_TRY_AS(agree(t, read_step(t, &valid)), "reading the batch of step %lld", (long long)step);
+    CT_TRY_AS(ct_trainer_agree(t, read_step(t, &valid)), "reading the batch of step %lld", (long long)step);
     CT_TRY(ct_count_of_all(t, &valid));
     *out = (ct_step_report){.step = step, .tokens = tokens, .lr = ct_schedule_lr(t->config, t->schedule_step + 1)};
     if (t->comm) ct_comm_set_step(t->comm, step);
@@ -198,7 +196,7 @@ static ct_status eval_batches(ct_trainer *t, double *sum, int64_t *valid) {
     int64_t b = c->local_batch_size;
     for (int64_t i = 0; c->steps < 0 || i < c->steps; i++) {
         int64_t got = 0, here, all;
-        CT_TRY(agree(t, read_eval(t, &got)));
+        CT_TRY(ct_trainer_agree(t, read_eval(t, &got)));
         here = count_valid(t->eval_batch.labels, b * c->seq_len), all = got;
         CT_TRY(ct_count_of_all(t, &here));
         CT_TRY(ct_count_of_all(t, &all));

@@ -55,6 +55,8 @@ void ct_batch_feed(ct_exec *exec, const char *program, const ct_share_of_batch *
 // ---- ranks.c: what a rank holds of a state, and what ranks tell one another ----
 // The region of a state by its name; *out_owner is 1 on one of the ranks that hold the same.
 ct_region ct_region_of_state(const ct_step *step, int rank, const char *name, int *out_owner);
+// All ranks succeed, or all fail with one's error.
+ct_status ct_trainer_agree(ct_trainer *trainer, ct_status mine);
 // The sum of the partial digits of "loss_sum" over all ranks, as a number.
 ct_status ct_loss_of_all(ct_trainer *trainer, double *out_sum);
 // Valid labels of this rank's sequences → those of all.

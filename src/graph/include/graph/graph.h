@@ -84,6 +84,7 @@ typedef struct {
     int output; // index among the node's outputs, or index into the graph's inputs
     ct_hint hint;
     ct_layout layout; // over the graph's mesh; empty: replicated
+    int placed;       // placement has chosen it
     // Of a local program only:
     int64_t origin[CT_MAX_DIMS]; // global index of the first element
     int64_t room[CT_MAX_DIMS];   // extents of the largest shard: memory is laid out for it, the same on every rank

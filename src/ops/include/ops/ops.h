@@ -75,4 +75,6 @@ ct_value ct_cache_write(ct_graph *g, ct_value cache_BSGd, ct_value x_BTGd, ct_va
 ct_value ct_split(ct_graph *g, ct_value x, int dim, int parts, const ct_dim *into);       // dim → parts adjacent dims
 ct_value ct_merge(ct_graph *g, ct_value x, int dim, int count, const char *name);          // count adjacent dims → one
 ct_value ct_slice(ct_graph *g, ct_value x, int dim, int64_t start, int64_t extent, const char *name); // contiguous part
+// Slices and concatenations of a local program: is each part one run in memory? CT_UNSUPPORTED names the dim that is in the way.
+ct_status ct_view_check_memory(const ct_graph *graph, const ct_node *node);
 ct_value ct_concat(ct_graph *g, int count, const ct_value *x, int dim, const char *name);  // contiguous parts, in order
