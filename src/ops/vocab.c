@@ -1,11 +1,13 @@
 // The pieces of a cross-entropy over a vocabulary that may be cut: maximum, sum of exponentials, the label's logit, the token's loss,
-// and the gradient of the logits. Labels count within the logits at hand: -100 is ignored, any other label outside [0, V) is another
-// shard's.
+// and the gradient of the logits. Labels are global, the logits at hand begin at their origin: -100 is ignored, any other label that is not
+// among them is another shard's.
 #include "part.h"
 
 #include <math.h>
 
 enum { IGNORED = -100 };
+
+static double origin_of(const ct_reference *call) { return call->in_origin[0] ? (double)call->in_origin[0][2] : 0; }
 
 static int64_t rows_of(const ct_reference *call) { return in_extent(call, 0, 0) * in_extent(call, 0, 1); }
 
@@ -62,7 +64,7 @@ ct_value ct_vocab_sumexp(ct_graph *g, ct_value logits_BTV, ct_value max_BT) {
 static void pick_reference(const ct_reference *call) {
     int64_t V = in_extent(call, 0, 2);
     for (int64_t r = 0; r < rows_of(call); r++) {
-        double label = call->in[1][r];
+        double label = call->in[1][r] == IGNORED ? -1 : call->in[1][r] - origin_of(call);
         call->out[0][r] = label >= 0 && label < (double)V ? call->in[0][r * V + (int64_t)label] : 0;
     }
 }
@@ -111,7 +113,7 @@ static void grad_reference(const ct_reference *call) {
         double m = call->in[1][r], s = call->in[2][r], label = call->in[3][r];
         for (int64_t v = 0; v < V; v++) {
             double p = exp(call->in[0][r * V + v] - m) / s;
-            call->out[0][r * V + v] = label == IGNORED ? 0 : (p - (label == (double)v)) * inv_count;
+            call->out[0][r * V + v] = label == IGNORED ? 0 : (p - (label - origin_of(call) == (double)v)) * inv_count;
         }
     }
 }

@@ -4,6 +4,7 @@
 #include "base/wide.h"
 
 #include <math.h>
+#include <string.h>
 
 static void digits_read(const double *from, int64_t *digits) {
     for (int i = 0; i < CT_WIDE_DIGITS; i++) digits[i] = (int64_t)from[i];
@@ -26,16 +27,77 @@ static void sum_reference(const ct_reference *call) {
 const ct_op ct_op_wide_sum = {
     .name = "wide_sum",
     .formula = "acc' = (first ? 0 : acc) + Σ x (square: Σ x²), exact",
-    .rule = "*!, W!,  -> W!",
+    .rule = "*, W!,  -> W!",
     .dtypes = "fli>l",
     .inputs = 3, .outputs = 1,
     .attrs = {"square"},
+    .flags = CT_OP_SUM | CT_OP_ADDITIVE,
     .must_alias = {2},
     .reference = sum_reference,
 };
 
 ct_value ct_wide_sum(ct_graph *g, ct_value x, ct_value acc_W, ct_value first, int square) {
     return build(g, &ct_op_wide_sum, 3, (ct_value[]){x, acc_W, first}, (double[]){square != 0});
+}
+
+// ---- the digits of Σ x, or Σ x², alone, and the total of several such ----
+
+static int bind_digits(const ct_graph *graph, const ct_node *node, const char *letter, ct_dim *out_dim) {
+    (void)graph, (void)node;
+    *out_dim = ct_dim_make("W", CT_WIDE_DIGITS);
+    return !strcmp(letter, "W");
+}
+
+static void of_reference(const ct_reference *call) {
+    int64_t digits[CT_WIDE_DIGITS];
+    ct_wide_clear(digits);
+    for (int64_t i = 0; i < ct_type_elems(call->in_types[0]); i++) {
+        double x = call->in[0][i];
+        ct_wide_add(digits, call->attrs[0] != 0 ? x * x : x);
+    }
+    ct_wide_normalise(digits);
+    for (int i = 0; i < CT_WIDE_DIGITS; i++) call->out[0][i] = (double)digits[i];
+}
+
+const ct_op ct_op_wide_of = {
+    .name = "wide_of",
+    .formula = "digits of Σ x (square: Σ x²), exact",
+    .rule = "* -> W!",
+    .dtypes = "f>l",
+    .inputs = 1, .outputs = 1,
+    .attrs = {"square"},
+    .flags = CT_OP_SUM,
+    .bind = bind_digits, .reference = of_reference,
+};
+
+ct_value ct_wide_of(ct_graph *g, ct_value x, int square) {
+    return build(g, &ct_op_wide_of, 1, &x, (double[]){square != 0});
+}
+
+static void total_reference(const ct_reference *call) {
+    int64_t sum[CT_WIDE_DIGITS], digits[CT_WIDE_DIGITS];
+    ct_wide_clear(sum);
+    for (int64_t i = 0; i < in_extent(call, 0, 0) / CT_WIDE_DIGITS; i++) {
+        digits_read(call->in[0] + i * CT_WIDE_DIGITS, digits);
+        ct_wide_normalise(digits);
+        ct_wide_merge(sum, digits);
+    }
+    ct_wide_normalise(sum);
+    for (int i = 0; i < CT_WIDE_DIGITS; i++) call->out[0][i] = (double)sum[i];
+}
+
+const ct_op ct_op_wide_total = {
+    .name = "wide_total",
+    .formula = "digits of the sum of numbers whose digits stand in x one after another",
+    .rule = "R! -> W!",
+    .dtypes = "l>l",
+    .inputs = 1, .outputs = 1,
+    .bind = bind_digits, .reference = total_reference,
+};
+
+ct_value ct_wide_total(ct_graph *g, int count, const ct_value *digits) {
+    ct_value all = count == 1 ? digits[0] : ct_concat(g, count, digits, 0, "W");
+    return all.id < 0 ? all : build(g, &ct_op_wide_total, 1, &all, NULL);
 }
 
 // ---- norm = sqrt(acc) ----

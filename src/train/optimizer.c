@@ -15,7 +15,7 @@ typedef struct {
     const ct_model *model;
     const ct_graph *micro;
     const ct_step_options *options;
-    ct_value yes, no, scalars;
+    ct_value no, scalars;
     ct_value *gradients; // by parameter
 } update;
 
@@ -37,19 +37,18 @@ static ct_value whole_gradient(update *u, const ct_parameter *parameter) {
     return sum;
 }
 
+// The norm of all gradients: each one's squares are summed exactly where it lies, the sums are added.
 static ct_value norm_of_all(update *u) {
     ct_graph *g = u->g;
-    ct_dim W = ct_dim_make("W", CT_WIDE_DIGITS);
-    ct_value state = ct_build_input(g, CT_STATE, "grad_norm_sum", ct_type_make(CT_I64, 1, &W)), sum = state;
-    for (int i = 0, started = 0; i < u->model->parameters_count; i++) {
+    ct_value *squares = CT_ARENA_ARRAY(&g->arena, ct_value, u->model->parameters_count + 1);
+    int count = 0;
+    for (int i = 0; i < u->model->parameters_count; i++) {
         if (u->gradients[i].id < 0) continue;
         ct_graph_at(g, CT_OPTIMIZER, -1, "%s", u->model->parameters[i].name);
-        sum = ct_wide_sum(g, u->gradients[i], sum, started ? u->no : u->yes, 1);
-        started = 1;
+        squares[count++] = ct_wide_of(g, u->gradients[i], 1);
     }
-    ct_build_update(g, state, sum);
     ct_graph_at(g, CT_OPTIMIZER, -1, "clip");
-    return ct_wide_norm(g, sum);
+    return ct_wide_norm(g, ct_wide_total(g, count, squares));
 }
 
 static ct_adamw_options constants_of(const update *u, const char *name) {
@@ -79,7 +78,6 @@ ct_status ct_step_build_update(const ct_model *model, const ct_graph *micro, con
     ct_graph_role(g, "s", CT_ROLE_NONE);
     ct_dim two = ct_dim_make("s", 2);
     update u = {.g = g, .model = model, .micro = micro, .options = options};
-    u.yes = scalar_feed(g, "true", CT_I32);
     u.no = scalar_feed(g, "false", CT_I32);
     u.scalars = ct_build_input(g, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &two));
     u.gradients = CT_ARENA_ARRAY(&g->arena, ct_value, model->parameters_count);

@@ -15,11 +15,28 @@ static void embed_task(void *context, int thread, int threads) {
     long long t, end;
     ct_share(ct_tensor_elems(&call->in[1]), 1, thread, threads, &t, &end);
     for (; t < end; t++) {
-        CT_ASSERT(tokens[t] >= 0 && tokens[t] < V, "token %d of %lld", tokens[t], (long long)V);
-        memcpy((char *)call->out[0].data + (size_t)t * row_bytes,
-               (const char *)call->in[0].data + (size_t)tokens[t] * row_bytes, row_bytes);
+        int64_t row = (int64_t)tokens[t] - call->in[0].origin[0];
+        char *to = (char *)call->out[0].data + (size_t)t * row_bytes;
+        if (row >= 0 && row < V) memcpy(to, (const char *)call->in[0].data + (size_t)row * row_bytes, row_bytes);
+        else memset(to, 0, row_bytes); // another shard's
     }
 }
+// The same with f32 rows from a bf16 table: a part of a sum over shards.
+static void embed_wide_task(void *context, int thread, int threads) {
+    const ct_call *call = context;
+    const int32_t *tokens = call->in[1].data;
+    const uint16_t *table = call->in[0].data;
+    int64_t V = call->in[0].dims[0], D = call->in[0].dims[1];
+    long long t, end;
+    ct_share(ct_tensor_elems(&call->in[1]), 1, thread, threads, &t, &end);
+    for (; t < end; t++) {
+        int64_t row = (int64_t)tokens[t] - call->in[0].origin[0];
+        float *to = (float *)call->out[0].data + t * D;
+        int here = row >= 0 && row < V;
+        for (int64_t d = 0; d < D; d++) to[d] = here ? ct_f32_from_bf16(table[row * D + d]) : 0;
+    }
+}
+static void embed_wide(const ct_call *call, ct_team *team) { ct_team_run(team, embed_wide_task, (void *)call); }
 static void embed(const ct_call *call, ct_team *team) { ct_team_run(team, embed_task, (void *)call); }
 
 // ---- gradient ---------------------------------------------------------------------------------------------
@@ -32,9 +49,16 @@ typedef struct {
     int32_t *head,
         *next; // V and T numbers: the first token that reads a row, and the next that reads the same; -1 ends
     int64_t T, V, D;
+    int64_t origin; // the token that row 0 is; those of other shards are left out
     int first; // rows are stored (and those nobody read are 0), not added to
     ct_dtype dtype;
 } scatter;
+
+// The row of token t; -1: another shard's.
+CT_INLINE int64_t row_of(const scatter *s, int64_t t) {
+    int64_t row = (int64_t)s->tokens[t] - s->origin;
+    return row >= 0 && row < s->V ? row : -1;
+}
 
 static void build_chains(const scatter *s, int thread, int threads) {
     long long begin, end;
@@ -44,15 +68,16 @@ static void build_chains(const scatter *s, int thread, int threads) {
     ct_team_barrier(s->team);
     if (thread == 0)
         for (int64_t t = s->T - 1; t >= 0; t--) {
-            CT_ASSERT(s->tokens[t] >= 0 && s->tokens[t] < s->V, "token %d of %lld", s->tokens[t], (long long)s->V);
-            s->next[t] = s->head[s->tokens[t]];
-            s->head[s->tokens[t]] = (int32_t)t;
+            int64_t row = row_of(s, t);
+            if (row < 0) continue;
+            s->next[t] = s->head[row];
+            s->head[row] = (int32_t)t;
         }
     ct_team_barrier(s->team);
 }
 
 CT_INLINE void sum_chain_16(const scatter *s, int64_t t, int64_t j, int n, ct_dtype dtype) {
-    float *row = s->dw_VD + (int64_t)s->tokens[t] * s->D;
+    float *row = s->dw_VD + row_of(s, t) * s->D;
     v16f sum = v_zero();
     for (int64_t i = t; i >= 0; i = s->next[i]) sum += v_load(s->dy_TD, i * s->D + j, n, dtype);
     v_store(row, j, n, CT_F32, s->first ? sum : v_load(row, j, n, CT_F32) + sum);
@@ -62,7 +87,8 @@ CT_INLINE void scatter_share(const scatter *s, int thread, int threads, ct_dtype
     long long begin, end;
     ct_share(s->D, 2 * LANES, thread, threads, &begin, &end);
     for (int64_t t = 0; t < s->T; t++) {
-        if (s->head[s->tokens[t]] != t) continue;
+        int64_t row = row_of(s, t);
+        if (row < 0 || s->head[row] != t) continue;
         int64_t j = begin;
         for (; j + LANES <= end; j += LANES) sum_chain_16(s, t, j, LANES, dtype);
         if (j < end) sum_chain_16(s, t, j, (int)(end - j), dtype);
@@ -84,6 +110,7 @@ static void scatter_run(const ct_call *call, ct_team *team, const ct_tensor *dy,
                  .first = first,
                  .T = ct_tensor_elems(tokens),
                  .V = call->out[0].dims[0],
+                 .origin = call->out[0].origin[0],
                  .D = call->out[0].dims[1],
                  .dtype = dy->dtype};
     s.head = call->scratch;
@@ -124,6 +151,7 @@ extern const ct_kernel CT_TABLE(embed)[];
 const ct_kernel CT_TABLE(embed)[] = {
     {"embed", "fi>f", ISA, embed, NULL, "exact"},
     {"embed", "bi>b", ISA, embed, NULL, "exact"},
+    {"embed", "bi>f", ISA, embed_wide, NULL, "exact"},
     {"embed_dw", "fi>f", ISA, embed_dw, embed_dw_scratch, "one flat f32 sum a row, tokens ascending"},
     {"embed_dw", "bi>f", ISA, embed_dw, embed_dw_scratch, "one flat f32 sum a row, tokens ascending"},
     {"embed_dw_acc", "ffii>f", ISA, embed_dw_acc, embed_dw_scratch,

@@ -5,6 +5,7 @@
 
 #include "base/wide.h"
 #include <math.h>
+#include <string.h>
 
 enum { GRAIN = 4096 };
 
@@ -29,6 +30,27 @@ static void wide_sum(const ct_call *call, ct_team *team) {
 static size_t wide_sum_scratch(const ct_call *call, int threads) {
     (void)call;
     return sizeof(int64_t) * 32 * (size_t)threads;
+}
+
+static void wide_of(const ct_call *call, ct_team *team) {
+    ct_team_run(team, wide_sum_task, (void *)call);
+    int64_t *sum = call->out[0].data;
+    ct_wide_clear(sum);
+    for (int t = 0; t < ct_team_size(team); t++) ct_wide_merge(sum, (const int64_t *)call->scratch + (size_t)t * 32);
+    ct_wide_normalise(sum);
+}
+
+static void wide_total(const ct_call *call, ct_team *team) {
+    (void)team;
+    int64_t *sum = call->out[0].data, numbers = call->in[0].dims[0] / CT_WIDE_DIGITS;
+    ct_wide_clear(sum);
+    for (int64_t i = 0; i < numbers; i++) {
+        int64_t digits[CT_WIDE_DIGITS];
+        memcpy(digits, (const int64_t *)call->in[0].data + i * CT_WIDE_DIGITS, sizeof digits);
+        ct_wide_normalise(digits); // it may be a sum of ranks' digits
+        ct_wide_merge(sum, digits);
+    }
+    ct_wide_normalise(sum);
 }
 
 static void wide_norm(const ct_call *call, ct_team *team) {
@@ -105,6 +127,8 @@ static void adamw(const ct_call *call, ct_team *team) {
 extern const ct_kernel CT_TABLE(optimizer)[];
 const ct_kernel CT_TABLE(optimizer)[] = {
     {"wide_sum", "fli>l", ISA, wide_sum, wide_sum_scratch, "exact, order-free"},
+    {"wide_of", "f>l", ISA, wide_of, wide_sum_scratch, "exact, order-free"},
+    {"wide_total", "l>l", ISA, wide_total, NULL, "exact"},
     {"wide_norm", "l>f", ISA, wide_norm, NULL, "root of the rounded exact sum, 1 ulp"},
     {"clip_factor", "f>f", ISA, clip_factor, NULL, "f32"},
     {"adamw", "fffffd>fff", ISA, adamw, NULL,

@@ -62,6 +62,12 @@ static void vocab_sumexp(const ct_call *call, ct_team *team) { ct_team_run(team,
 
 // ---- the label's logit, the loss ---------------------------------------------------------------------------
 
+// Labels are global: 1 where this one is in the shard of the vocabulary at hand, as *out_at.
+CT_INLINE int in_shard(const ct_call *call, int32_t label, int64_t V, int64_t *out_at) {
+    *out_at = (int64_t)label - call->in[0].origin[2];
+    return label != IGNORED && *out_at >= 0 && *out_at < V;
+}
+
 static void vocab_pick(const ct_call *call, ct_team *team) {
     (void)team;
     const float *logits = call->in[0].data;
@@ -69,9 +75,8 @@ static void vocab_pick(const ct_call *call, ct_team *team) {
     float *picked = call->out[0].data;
     int64_t V = vocabulary(call), rows = ct_tensor_elems(&call->in[1]);
     for (int64_t r = 0; r < rows; r++) {
-        CT_ASSERT(labels[r] == IGNORED || (labels[r] >= 0 && labels[r] < V), "label %d of %lld", labels[r],
-                  (long long)V);
-        picked[r] = labels[r] == IGNORED ? 0 : logits[r * V + labels[r]];
+        int64_t at;
+        picked[r] = in_shard(call, labels[r], V, &at) ? logits[r * V + at] : 0;
     }
 }
 
@@ -108,13 +113,15 @@ CT_INLINE void row_grad(const ct_call *call, int64_t r, int64_t V, ct_dtype dtyp
     float max = ((const float *)call->in[1].data)[r], sum = ((const float *)call->in[2].data)[r];
     float inv_count = *(const float *)call->in[4].data;
     row_scale c = {v_set(max), v_set(sum), v_set(inv_count)};
-    CT_ASSERT(label >= 0 && label < V, "label %d of %lld", label, (long long)V);
-    float logit = x[r * V + label]; // before dx, which may be x's memory, is written
+    int64_t at;
+    int here = in_shard(call, label, V, &at);
+    float logit = here ? x[r * V + at] : 0; // before dx, which may be x's memory, is written
     int64_t j = 0;
     for (; j + LANES <= V; j += LANES) grad_16(x, dx, r * V, j, LANES, c, dtype);
     if (j < V) grad_16(x, dx, r * V, j, (int)(V - j), c, dtype);
+    if (!here) return;
     v16f share = v_exp(v_set(logit - max)) / c.sum;
-    v_store(dx, r * V + label, 1, dtype, (share - v_set(1.0f)) * c.inv_count);
+    v_store(dx, r * V + at, 1, dtype, (share - v_set(1.0f)) * c.inv_count);
 }
 CT_INLINE void vocab_grad_share(const ct_call *call, int thread, int threads, ct_dtype dtype) {
     int64_t V = vocabulary(call);

@@ -59,6 +59,8 @@ ct_value ct_vocab_grad(ct_graph *g, ct_value logits_BTV, ct_value max_BT, ct_val
 
 // ---- exact sums, clipping, optimizer ----
 ct_value ct_wide_sum(ct_graph *g, ct_value x, ct_value acc_W, ct_value first, int square);
+ct_value ct_wide_of(ct_graph *g, ct_value x, int square); // i64[W]: digits of Σ x, or Σ x², alone
+ct_value ct_wide_total(ct_graph *g, int count, const ct_value *digits_W); // i64[W]: of all of them together
 ct_value ct_wide_norm(ct_graph *g, ct_value acc_W);              // f32[]
 ct_value ct_clip_factor(ct_graph *g, ct_value norm, double max_norm); // f32[]
 typedef struct {

@@ -37,5 +37,5 @@ void ct_step_deinit(ct_step *step);
 const char *ct_moment_name(ct_arena *arena, const char *parameter, int second);
 
 // Builds the update program: norm of all gradients, clip factor, AdamW of every parameter of `model`, whose micro program is `micro`.
-// Feeds "scalars" f64[2] = {lr, step}, "true", "false"; state "grad_norm_sum"; output "grad_norm". (optimizer.c)
+// Feeds "scalars" f64[2] = {lr, step}, "false"; output "grad_norm". (optimizer.c)
 ct_status ct_step_build_update(const ct_model *model, const ct_graph *micro, const ct_step_options *options, ct_graph *update);
