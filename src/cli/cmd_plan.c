@@ -10,12 +10,13 @@
 #include <string.h>
 
 static const char plan_help[] =
-    "usage: ctitan plan FILE.toml [--json] [--section.key value …]\n\n"
+    "usage: ctitan plan FILE.toml [--ranks N] [--json] [--section.key value …]\n\n"
     "Says what one step of this run will do, without touching the memory it needs: parameters, FLOPs, bytes by kind, the peak and the\n"
-    "instruction at it. --json: for machines.\n";
+    "instruction at it. --ranks N: as the first of N ranks runs it (else of the fewest that the degrees of [parallelism] allow); none is\n"
+    "started. --json: for machines.\n";
 
 static const char graph_help[] =
-    "usage: ctitan graph FILE.toml [--program prologue|micro|update|eval] [--section.key value …]\n"
+    "usage: ctitan graph FILE.toml [--program prologue|micro|update|eval] [--ranks N] [--section.key value …]\n"
     "       ctitan graph --check FILE.graph\n"
     "       ctitan graph --ops [--json]\n\n"
     "Prints a program's graph as text, after all passes (micro by default). --check reads such a text back, verifies it and prints it\n"
@@ -35,6 +36,7 @@ static ct_status load(planned *p, const char *path, int ranks, int argc, char **
     CT_TRY(ct_setup_model(&p->arena, p->config, &p->model));
     CT_TRY(ct_setup_check_sizes(p->config, &p->model, 0));
     ct_parallel parallel;
+    if (!ranks) ranks = ct_setup_least_ranks(p->config);
     CT_TRY(ct_setup_parallel(p->config, ranks, &parallel));
     CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
     CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
@@ -84,7 +86,7 @@ static double peak_of(const planned *p) {
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
     int json = take_flag(&argc, argv, "--json"), ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
-    if (!ranks) return fputs("ctitan plan: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
+    if (ranks < 0) return fputs("ctitan plan: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (ct_check_file_argument("plan", own, argv)) return 2;
     if (own != 2) return fputs(plan_help, stderr), 2;
     planned p = {0};
@@ -163,7 +165,7 @@ int ct_cmd_graph(int argc, char **argv) {
     planned p = {0};
     if (file) return finish(&p, "graph", check_file(file));
     int ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
-    if (!ranks) return fputs("ctitan graph: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
+    if (ranks < 0) return fputs("ctitan graph: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (ct_check_file_argument("graph", own, argv)) return 2;
     if (own != 2) return fputs(graph_help, stderr), 2;
     ct_status status = load(&p, argv[1], ranks, argc - own, argv + own);

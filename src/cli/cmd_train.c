@@ -36,6 +36,13 @@ static ct_status run_rank(void *context, ct_comm *comm) {
 }
 
 static ct_status run_ranks(job *j, int ranks) {
+    if (ranks <= 1) {
+        ct_comm *comm;
+        CT_TRY(ct_comm_create_self(&comm));
+        ct_status status = run_rank(j, comm);
+        ct_comm_destroy(comm);
+        return status;
+    }
     const ct_config_comm *c = &j->config->comm;
     ct_comm_options options = {.init_timeout_s = (double)c->init_timeout_seconds, .train_timeout_s = (double)c->train_timeout_seconds};
     return ct_comm_run_threads(ranks, &options, run_rank, j);
@@ -60,7 +67,7 @@ int ct_cmd_train(int argc, char **argv) {
     int ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv), stopped = 0;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(help, stdout), 0;
-    if (!ranks) return fputs("ctitan train: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
+    if (ranks < 0) return fputs("ctitan train: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (argc < 2) return fputs(help, stderr), 2;
     if (ct_check_file_argument("train", own, argv)) return 2;
     ct_status status = train(own == 2 ? argv[1] : NULL, ranks, argc - own, argv + own, &stopped);

@@ -42,8 +42,8 @@ const char *ct_take_value(int *argc, char **argv, const char *flag) {
 
 int ct_take_ranks(int *argc, char **argv) {
     const char *text = ct_take_value(argc, argv, "--ranks");
-    if (!text) return 1;
+    if (!text) return 0;
     char *end;
     long ranks = strtol(text, &end, 10);
-    return *text && !*end && ranks >= 1 && ranks <= 1000000 ? (int)ranks : 0;
+    return *text && !*end && ranks >= 1 && ranks <= 1000000 ? (int)ranks : -1;
 }

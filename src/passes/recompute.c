@@ -1,5 +1,6 @@
 // Activation checkpointing (Chen et al. 2016, arXiv 1604.06174): in a recomputed layer, backward reads copies of the forward nodes, made
-// next to their first reader. A layer's inputs come from other layers and stay. Cloned nodes run the same kernels: the same bits.
+// next to their first reader. A layer's inputs come from other layers and stay. Cloned nodes run the same kernels: the same bits. A weight
+// that was gathered for the forward is a case of its own: by option it is let go of, and gathered again, whatever the layers do.
 #include "passes/passes.h"
 #include "graph/op.h"
 #include "graph/rewrite.h"
@@ -32,11 +33,19 @@ static void mark_kept(recompute *c) {
     }
 }
 
+// Is the node a gathering of a weight that ranks hold in shards?
+static int gathers_weight(const ct_graph *g, const ct_node *node) {
+    if (!(node->op->flags & CT_OP_MOVE) || node->from.phase != CT_FORWARD || g->values[node->inputs[0]].node >= 0) return 0;
+    ct_input_kind kind = g->inputs[g->values[node->inputs[0]].output].kind;
+    return kind == CT_PARAMETER || kind == CT_WEIGHT_LOWP;
+}
+
 static int is_cloned(const recompute *c, int value, int layer) {
     int n = c->r.from->values[value].node;
     if (n < 0 || c->kept[n]) return 0;
     const ct_node *node = &c->r.from->nodes[n];
-    return node->from.phase == CT_FORWARD && node->from.layer == layer;
+    if (gathers_weight(c->r.from, node)) return c->options.regather;
+    return layer_recomputed(c, layer) && node->from.phase == CT_FORWARD && node->from.layer == layer;
 }
 
 // The value that backward code of `layer` reads for `value`: a clone, made now if it is the first reader.
@@ -53,19 +62,21 @@ static int read_for_backward(recompute *c, int value, int layer) {
     ct_rewrite_at(&c->r, node->from);
     c->r.to->at.phase = CT_RECOMPUTE;
     int copy = ct_build_node(c->r.to, node->op, node->inputs_count, inputs, node->attrs, declared);
-    for (int i = 0; copy >= 0 && i < node->outputs_count; i++) c->clone[node->outputs[i]] = c->r.to->nodes[copy].outputs[i];
+    for (int i = 0; copy >= 0 && i < node->outputs_count; i++) {
+        int cloned = c->clone[node->outputs[i]] = c->r.to->nodes[copy].outputs[i];
+        c->r.to->values[cloned].layout = g->values[node->outputs[i]].layout;
+    }
     return c->clone[value];
 }
 
 static void emit(recompute *c, int n) {
     const ct_node *node = &c->r.from->nodes[n];
     int backward = node->from.phase == CT_INPUT_GRAD || node->from.phase == CT_WEIGHT_GRAD;
-    if (!backward || !layer_recomputed(c, node->from.layer)) {
+    if (!backward || (!layer_recomputed(c, node->from.layer) && !c->options.regather) || node->inputs_count > CT_MAX_INPUTS) {
         ct_rewrite_node(&c->r, n);
         return;
     }
     int saved[CT_MAX_INPUTS];
-    CT_ASSERT(node->inputs_count <= CT_MAX_INPUTS, "a list op in a layer");
     for (int i = 0; i < node->inputs_count; i++) {
         int value = node->inputs[i], replacement = read_for_backward(c, value, node->from.layer);
         saved[i] = c->r.map[value];

@@ -130,12 +130,20 @@ static ct_adamw_options look_up(void *context, const char *parameter) {
 
 static ct_recompute_options recompute_of(const ct_config_activation_checkpoint *ac) {
     switch (ac->mode) {
-    case CT_CFG_AC_FULL: return (ct_recompute_options){CT_RECOMPUTE_FULL, 1};
+    case CT_CFG_AC_FULL: return (ct_recompute_options){.mode = CT_RECOMPUTE_FULL, .every = 1};
     case CT_CFG_AC_SELECTIVE:
-        return ac->selective_every > 0 ? (ct_recompute_options){CT_RECOMPUTE_EVERY, (int)ac->selective_every}
-                                       : (ct_recompute_options){CT_RECOMPUTE_OP, 1};
-    default: return (ct_recompute_options){CT_RECOMPUTE_NONE, 1};
+        return ac->selective_every > 0 ? (ct_recompute_options){.mode = CT_RECOMPUTE_EVERY, .every = (int)ac->selective_every}
+                                       : (ct_recompute_options){.mode = CT_RECOMPUTE_OP, .every = 1};
+    default: return (ct_recompute_options){.mode = CT_RECOMPUTE_NONE, .every = 1};
     }
+}
+
+int ct_setup_least_ranks(const ct_config *config) {
+    const ct_config_parallelism *c = &config->parallelism;
+    int64_t shard = c->data_parallel_shard_degree > 0 ? c->data_parallel_shard_degree : 1;
+    double ranks = (double)shard * (double)c->data_parallel_replicate_degree * (double)c->pipeline_parallel_degree *
+                   (double)c->context_parallel_degree * (double)c->tensor_parallel_degree;
+    return ranks < 1e6 ? (int)ranks : 1000000;
 }
 
 ct_status ct_setup_parallel(const ct_config *config, int ranks, ct_parallel *out) {
@@ -174,6 +182,9 @@ ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const 
         .plan = {.threads = config->training.threads > 0 ? (int)config->training.threads : ct_cores()},
     };
     if (parallel) out->parallel = *parallel, out->rank = rank;
+    const ct_config_parallelism *c = &config->parallelism;
+    out->recompute.regather = c->fsdp_reshard_after_forward == CT_CFG_RESHARD_ALWAYS ||
+                              (c->fsdp_reshard_after_forward == CT_CFG_RESHARD_DEFAULT && c->pipeline_parallel_degree == 1);
     if (config->validation.enable) {
         out->eval_batch = config->validation.local_batch_size;
         out->eval_seq_len = config->validation.seq_len;

@@ -179,7 +179,7 @@ static void compare_gradients(const small *s, const ct_reference_values *j, cons
 
 static void no_pass_changes_a_gradient(void **state) {
     (void)state;
-    static const ct_recompute_options modes[] = {{CT_RECOMPUTE_NONE, 1}, {CT_RECOMPUTE_FULL, 1}, {CT_RECOMPUTE_EVERY, 2}, {CT_RECOMPUTE_OP, 1}};
+    static const ct_recompute_options modes[] = {{.mode = CT_RECOMPUTE_NONE, .every = 1}, {.mode = CT_RECOMPUTE_FULL, .every = 1}, {.mode = CT_RECOMPUTE_EVERY, .every = 2}, {.mode = CT_RECOMPUTE_OP, .every = 1}};
     static const int64_t chunks[] = {1, 3, 5, 10, 1000}; // parts of a row, one row, two rows and one, all
     for (int tied = 0; tied < 2; tied++) {
         small s;

@@ -106,7 +106,7 @@ static void a_wrong_config_is_one_message(void **state) {
         {"--optimizer.lr nan", "optimizer.lr = nan: a number ≥ 0 is wanted"},
         {"--optimizer.lr inf", "optimizer.lr = inf: a number ≥ 0 is wanted"},
         {"--training.threads 2000", "an integer from 0 to 1024 is wanted"},
-        {"--parallelism.tensor_parallel_degree 2", "parallelism.tensor_parallel_degree = 2 is not built yet"},
+        {"--parallelism.tensor_parallel_degree 2", "1 rank for pp 1 × dp_replicate 1 × cp 1 × tp 2 = 2"},
         {"--model.converters float8", "model.converters = [\"float8\"] is not built yet"},
         {"--optimizer.name DistMuon", "optimizer.name = \"DistMuon\" is not built yet (built: AdamW Adam)"},
         {"--optimizer.early_step_in_backward", "optimizer.early_step_in_backward = true is not built yet"},

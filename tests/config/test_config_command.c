@@ -50,7 +50,7 @@ static void without_a_file_it_prints_the_reference(void **state) {
 static void with_a_file_it_says_where_each_value_came_from(void **state) {
     ct_string *out = *state;
     char folder[] = "/tmp/ct_config_XXXXXX",
-         *path = write_file(folder, "[training]\nseq_len = 64\n[parallelism]\ntensor_parallel_degree = 2\n");
+         *path = write_file(folder, "[training]\nseq_len = 64\n[parallelism]\nexpert_parallel_degree = 2\n");
     char *arguments = ct_format("--training.steps 5 %s --compile.enable", path);
     assert_int_equal(run(out, arguments), 0);
     char *row = ct_format("  %-44s %-28s %s:2:11\n", "seq_len", "64", path);
@@ -58,7 +58,7 @@ static void with_a_file_it_says_where_each_value_came_from(void **state) {
     free(row);
     assert_non_null(strstr(out->text, "5                            --training.steps\n"));
     assert_non_null(strstr(out->text, "--compile.enable: compile.enable = true has no effect here"));
-    assert_non_null(strstr(out->text, ":4:26: parallelism.tensor_parallel_degree = 2 is not built yet (built: 1)\n"));
+    assert_non_null(strstr(out->text, ":4:26: parallelism.expert_parallel_degree = 2 is not built yet (built: 1)\n"));
     free(arguments);
     arguments = ct_format("%s --json", path);
     assert_int_equal(run(out, arguments), 0);

@@ -218,11 +218,11 @@ static void train_names_what_has_no_use_here(void **state) {
 static void train_refuses_what_is_not_built(void **state) {
     (void)state;
     static const char *const cases[][2] = {
-        {"[parallelism]\ntensor_parallel_degree = 2",
-         "t.toml:2:26: parallelism.tensor_parallel_degree = 2 is not built yet (built: 1)"},
-        {"[parallelism]\ndata_parallel_shard_degree = 4\npipeline_parallel_degree = 2",
-         "t.toml:2:30: parallelism.data_parallel_shard_degree = 4 is not built yet (built: -1 1)\n"
-         "t.toml:3:28: parallelism.pipeline_parallel_degree = 2 is not built yet (built: 1)"},
+        {"[parallelism]\nexpert_parallel_degree = 2",
+         "t.toml:2:26: parallelism.expert_parallel_degree = 2 is not built yet (built: 1)"},
+        {"[parallelism]\nexpert_parallel_degree = 4\npipeline_parallel_degree = 2",
+         "t.toml:3:28: parallelism.pipeline_parallel_degree = 2 is not built yet (built: 1)\n"
+         "t.toml:2:26: parallelism.expert_parallel_degree = 4 is not built yet (built: 1)"},
         {"[model]\nconverters = [\"float8\"]",
          "t.toml:2:14: model.converters = [\"float8\"] is not built yet (built: [])"},
         {"[optimizer]\nname = \"DistMuon\"",

@@ -197,7 +197,7 @@ static void open_llama(small_llama *s, ct_dtype compute) {
     const ct_model_override sizes[] = {{"dim", 16, NULL},        {"n_layers", 2, NULL},   {"n_heads", 2, NULL}, {"n_kv_heads", 1, NULL},
                                        {"hidden_dim", 24, NULL}, {"vocab_size", 32, NULL}};
     assert_ok(ct_model_open(&s->arena, "llama3", "debugmodel", sizes, 6, &s->model));
-    ct_step_options o = {.batch = 2, .seq_len = 8, .compute = compute, .recompute = {CT_RECOMPUTE_FULL, 1}, .max_norm = 1, .plan = {.threads = 1}};
+    ct_step_options o = {.batch = 2, .seq_len = 8, .compute = compute, .recompute = {.mode = CT_RECOMPUTE_FULL, .every = 1}, .max_norm = 1, .plan = {.threads = 1}};
     assert_ok(ct_step_make(&s->model, &o, &s->step));
     assert_ok(ct_team_create((ct_team_options){.threads = 1, .first_core = -1}, &s->team));
     assert_ok(ct_exec_create(&s->step.plan, s->team, (ct_exec_options){0}, &s->exec));

@@ -204,8 +204,8 @@ static void parse_errors_say_where_and_what_was_wanted(void **state) {
 #define HEAD "program p {\n  dim D model\n  %0 = feed \"x\" : f32[D=4]\n"
     assert_parse_error("", "f.graph:1:1: found end, wanted 'program'");
     assert_parse_error("programme", "f.graph:1:1: found 'programme', wanted 'program'");
-    assert_parse_error("program p {", "f.graph:1:12: found end, wanted '%', dim, update, output or '}'");
-    assert_parse_error("program p {\n  dom D model }", "f.graph:2:3: found 'dom', wanted '%', dim, update, output or '}'");
+    assert_parse_error("program p {", "f.graph:1:12: found end, wanted '%', axis, dim, update, output or '}'");
+    assert_parse_error("program p {\n  dom D model }", "f.graph:2:3: found 'dom', wanted '%', axis, dim, update, output or '}'");
     assert_parse_error("program p { dim D modle }",
                        "f.graph:1:19: found 'modle', wanted a role: none, batch, sequence, heads, hidden, vocabulary, expert or model");
     assert_parse_error("program p { dim D model dim D batch }", "f.graph:1:29: found 'D', wanted a dim that is not declared yet");

@@ -101,12 +101,6 @@ static void verifier_rejects_views_that_are_none(void **state) {
                     "parts of 8 for D=9 (node 0, concat in 'a'; program p)");
     assert_rejected(HEAD " %3 = merge(%0) {dim=0, count=1e300} : f32[D=4] @ forward a }",
                     "1 dims for 1 with one made of 1e+300 (node 0, merge in 'a'; program p)");
-    ct_graph g;
-    parse(&g, "program p {\n dim D model %0 = feed x : f32[D=4, D=3] %1 = slice(%0) {dim=1, start=0} : f32[D=4, D=2] @ forward a }");
-    ct_status status = ct_graph_verify(&g);
-    assert_non_null(status);
-    assert_string_equal(ct_error_text(status), "a part of dim 1 is not contiguous: D=4 is before it (node 0, slice in 'a'; program p)");
-    ct_graph_deinit(&g);
 }
 
 static void verifier_rejects_attributes_that_are_no_numbers(void **state) {

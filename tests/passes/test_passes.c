@@ -170,7 +170,7 @@ static const char layer[] = "program micro {" DIMS LAYER_INPUTS
 static void recompute(ct_recompute_mode mode, int every, const char *expected) {
     ct_graph from, to;
     parse(&from, layer);
-    assert_ok(ct_pass_recompute(&from, (ct_recompute_options){mode, every}, &to));
+    assert_ok(ct_pass_recompute(&from, (ct_recompute_options){.mode = mode, .every = every}, &to));
     assert_is(&to, expected);
     ct_graph_deinit(&to);
     ct_graph_deinit(&from);
@@ -222,7 +222,7 @@ static void check_two_layers(ct_recompute_options options, const char *expected)
 
 static void a_layers_backward_recomputes_its_own_layer_only(void **state) {
     (void)state;
-    check_two_layers((ct_recompute_options){CT_RECOMPUTE_FULL, 1}, TWO_LAYERS
+    check_two_layers((ct_recompute_options){.mode = CT_RECOMPUTE_FULL, .every = 1}, TWO_LAYERS
         " %9 = matmul(%5, %1) {out_f32=0} : f32[B=2, T=3, D=4] @ recompute layers.1.h layer 1\n" // for s; h's reader finds it made
         " %10 = silu_mul(%9, %9) : f32[B=2, T=3, D=4] @ recompute layers.1.s layer 1\n"
         " %11 = matmul_dw(%2, %10) : f32[D=4, D=4] @ weight-grad layers.1.y layer 1\n"
@@ -232,7 +232,7 @@ static void a_layers_backward_recomputes_its_own_layer_only(void **state) {
         " %16 = silu_mul(%15, %15) : f32[B=2, T=3, D=4] @ recompute layers.0.s layer 0\n"
         " %17 = matmul_dw(%12, %16) : f32[D=4, D=4] @ weight-grad layers.0.y layer 0\n"
         " output a = %11\n output b = %14\n output c = %17\n output y = %8\n}");
-    check_two_layers((ct_recompute_options){CT_RECOMPUTE_EVERY, 2}, TWO_LAYERS // layer 0 only
+    check_two_layers((ct_recompute_options){.mode = CT_RECOMPUTE_EVERY, .every = 2}, TWO_LAYERS // layer 0 only
         " %9 = matmul_dw(%2, %7) : f32[D=4, D=4] @ weight-grad layers.1.y layer 1\n"
         " %10, %11 = silu_mul_grad(%2, %6, %6) : f32[B=2, T=3, D=4], f32[B=2, T=3, D=4] @ input-grad layers.1.s layer 1\n"
         " %12 = matmul_dw(%10, %5) : f32[D=4, D=4] @ weight-grad layers.1.h layer 1\n"
@@ -240,7 +240,7 @@ static void a_layers_backward_recomputes_its_own_layer_only(void **state) {
         " %14 = silu_mul(%13, %13) : f32[B=2, T=3, D=4] @ recompute layers.0.s layer 0\n"
         " %15 = matmul_dw(%10, %14) : f32[D=4, D=4] @ weight-grad layers.0.y layer 0\n"
         " output a = %9\n output b = %12\n output c = %15\n output y = %8\n}");
-    check_two_layers((ct_recompute_options){CT_RECOMPUTE_OP, 1}, TWO_LAYERS // each layer's first product is kept, its gate is not
+    check_two_layers((ct_recompute_options){.mode = CT_RECOMPUTE_OP, .every = 1}, TWO_LAYERS // each layer's first product is kept, its gate is not
         " %9 = silu_mul(%6, %6) : f32[B=2, T=3, D=4] @ recompute layers.1.s layer 1\n"
         " %10 = matmul_dw(%2, %9) : f32[D=4, D=4] @ weight-grad layers.1.y layer 1\n"
         " %11, %12 = silu_mul_grad(%2, %6, %6) : f32[B=2, T=3, D=4], f32[B=2, T=3, D=4] @ input-grad layers.1.s layer 1\n"
@@ -257,12 +257,12 @@ static void a_layers_backward_recomputes_its_own_layer_only(void **state) {
         " output a = %4\n output b = %5\n}";
     ct_graph from, to;
     parse(&from, first_products);
-    assert_ok(ct_pass_recompute(&from, (ct_recompute_options){CT_RECOMPUTE_OP, 1}, &to));
+    assert_ok(ct_pass_recompute(&from, (ct_recompute_options){.mode = CT_RECOMPUTE_OP, .every = 1}, &to));
     assert_is(&to, first_products);
     ct_graph_deinit(&to);
     ct_graph_deinit(&from);
     parse(&from, two_layers);
-    ct_status status = ct_pass_recompute(&from, (ct_recompute_options){CT_RECOMPUTE_EVERY, 0}, &to);
+    ct_status status = ct_pass_recompute(&from, (ct_recompute_options){.mode = CT_RECOMPUTE_EVERY, .every = 0}, &to);
     assert_non_null(status);
     assert_string_equal(ct_error_text(status), "recomputing every 0-th layer: a number ≥ 1 is wanted");
     ct_graph_deinit(&from);

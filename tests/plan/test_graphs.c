@@ -358,7 +358,7 @@ static void a_step_that_no_pass_can_make_is_an_error(void **state) {
     ct_model model;
     ct_step step;
     assert_ok(ct_model_open(&arena, "llama3", "debugmodel", NULL, 0, &model));
-    ct_step_options o = {.batch = 1, .seq_len = 8, .recompute = {CT_RECOMPUTE_EVERY, 0}, .plan = {.threads = 1}};
+    ct_step_options o = {.batch = 1, .seq_len = 8, .recompute = {.mode = CT_RECOMPUTE_EVERY, .every = 0}, .plan = {.threads = 1}};
     ct_status status = ct_step_make(&model, &o, &step);
     assert_non_null(status);
     assert_string_equal(ct_error_text(status), "recomputing every 0-th layer: a number ≥ 1 is wanted (program micro)");

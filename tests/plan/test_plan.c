@@ -227,7 +227,7 @@ static void drop(planned *p) {
 static void every_operand_holds_its_value_when_it_is_read(void **state) {
     (void)state;
     static const ct_recompute_options modes[] = {
-        {CT_RECOMPUTE_NONE, 1}, {CT_RECOMPUTE_FULL, 1}, {CT_RECOMPUTE_EVERY, 2}, {CT_RECOMPUTE_OP, 1}};
+        {.mode = CT_RECOMPUTE_NONE, .every = 1}, {.mode = CT_RECOMPUTE_FULL, .every = 1}, {.mode = CT_RECOMPUTE_EVERY, .every = 2}, {.mode = CT_RECOMPUTE_OP, .every = 1}};
     for (int mode = 0; mode < 4; mode++)
         for (int variant = 0; variant < 8; variant++) {
             ct_step_options o = {.batch = 3, .seq_len = 17, .compute = variant & 1 ? CT_BF16 : CT_F32, .recompute = modes[mode], .max_norm = 1,

@@ -198,7 +198,7 @@ static void check_step(int tied, ct_step_options o) {
 }
 
 static void check_all(ct_dtype compute) {
-    static const ct_recompute_options modes[] = {{CT_RECOMPUTE_NONE, 1}, {CT_RECOMPUTE_FULL, 1}, {CT_RECOMPUTE_EVERY, 2}, {CT_RECOMPUTE_OP, 1}};
+    static const ct_recompute_options modes[] = {{.mode = CT_RECOMPUTE_NONE, .every = 1}, {.mode = CT_RECOMPUTE_FULL, .every = 1}, {.mode = CT_RECOMPUTE_EVERY, .every = 2}, {.mode = CT_RECOMPUTE_OP, .every = 1}};
     static const int64_t shapes[][2] = {{1, 1}, {2, 16}, {3, 33}}, chunks[] = {0, 5, 40};
     for (int i = 0; i < 12; i++) { // every mode with every shape; chunks, heads and teams go round beside them
         ct_step_options o = {.batch = shapes[i % 3][0], .seq_len = shapes[i % 3][1], .eval_batch = i % 2 ? 2 : 0, .eval_seq_len = 9,

@@ -23,6 +23,7 @@ typedef enum { CT_RECOMPUTE_NONE, CT_RECOMPUTE_FULL, CT_RECOMPUTE_EVERY, CT_RECO
 typedef struct {
     ct_recompute_mode mode;
     int every; // CT_RECOMPUTE_EVERY: layers with (index % every) == 0 are recomputed
+    int regather; // weights gathered from other ranks are gathered again for the backward
 } ct_recompute_options; // CT_RECOMPUTE_OP: attention and every other matmul of a layer are kept, the rest is recomputed
 ct_status ct_pass_recompute(const ct_graph *from, ct_recompute_options options, ct_graph *to);
 

@@ -12,6 +12,9 @@ ct_status ct_setup_model(ct_arena *arena, const ct_config *config, ct_model *out
 // Micro-batches of a step on `data_ranks` ranks: global_batch_size / (local_batch_size × data_ranks); an error where it doesn't divide.
 ct_status ct_setup_micro_batches(const ct_config *config, int data_ranks, int64_t *out_count);
 
+// The fewest ranks that the degrees of [parallelism] allow.
+int ct_setup_least_ranks(const ct_config *config);
+
 // The mesh of so many ranks, and how it is used, as [parallelism] says. Errors name the keys.
 ct_status ct_setup_parallel(const ct_config *config, int ranks, ct_parallel *out_parallel);
 
