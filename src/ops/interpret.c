@@ -62,10 +62,12 @@ void ct_reference_node(const ct_graph *graph, int n, ct_reference_values *values
     ct_reference call = {.inputs = node->inputs_count, .outputs = node->outputs_count, .attrs = node->attrs};
     for (int i = 0; i < node->inputs_count; i++) {
         call.in_types[i] = &graph->values[node->inputs[i]].type;
+        call.in_origin[i] = graph->values[node->inputs[i]].origin;
         call.in[i] = values->values[node->inputs[i]];
     }
     for (int i = 0; i < node->outputs_count; i++) {
         call.out_types[i] = &graph->values[node->outputs[i]].type;
+        call.out_origin[i] = graph->values[node->outputs[i]].origin;
         call.out[i] = values->values[node->outputs[i]];
     }
     node->op->reference(&call);

@@ -357,12 +357,13 @@ int ct_plan_find_kept(const ct_plan *plan, const char *name) {
 }
 
 size_t ct_plan_live_bytes(const ct_plan *plan) {
-    size_t own = 0, shared = 0;
+    size_t most = 0;
     for (int w = 0; w < CT_PROGRAMS; w++) {
-        if (plan->programs[w].live_bytes > own) own = plan->programs[w].live_bytes;
-        if (plan->programs[w].shared_live_bytes > shared) shared = plan->programs[w].shared_live_bytes;
+        size_t live = 0;
+        for (int k = 0; k < CT_BYTES_KINDS; k++) live += plan->programs[w].peak_kinds[k];
+        if (live > most) most = live;
     }
-    return plan->kept_bytes + own + plan->shared_kept_bytes + shared;
+    return most;
 }
 
 double ct_plan_program_flops(const ct_plan *plan, ct_program program) {

@@ -193,6 +193,9 @@ void example_run(example *e) {
     ct_reference_values values;
     int node = example_build(e, &graph);
     ct_reference_init(&values, &graph);
+    for (int o = 0; o < e->outputs; o++)
+        memcpy(graph.values[graph.nodes[node].outputs[o]].origin, e->out_origin[o], sizeof e->out_origin[o]);
+    for (int i = 0; i < e->inputs; i++) memcpy(graph.values[graph.inputs[i].value].origin, e->in_origin[i], sizeof e->in_origin[i]);
     for (int i = 0; i < e->inputs; i++)
         memcpy(values.values[graph.inputs[i].value], e->data[i], (size_t)ct_type_elems(&e->in[i]) * sizeof(double));
     ct_reference_node(&graph, node, &values, 0);
@@ -220,13 +223,15 @@ void example_cut(const example *e, const char *letter, int star, int64_t begin, 
     memset(part.result, 0, sizeof part.result);
     for (int i = 0; i < e->inputs; i++) {
         int dim = example_dim(&e->rule.in[i], letter, star);
-        if (dim >= 0) part.in[i].dims[dim].extent = end - begin;
+        if (dim >= 0) part.in[i].dims[dim].extent = end - begin, part.in_origin[i][dim] += begin;
         size_t elems = (size_t)ct_type_elems(&part.in[i]);
         part.data[i] = ct_malloc(elems * sizeof(double) + 1);
         if (dim >= 0) copy_part(&e->in[i], e->data[i], dim, begin, end, part.data[i]);
         else memcpy(part.data[i], e->data[i], elems * sizeof(double));
     }
-    const example_hook *hook = example_hook_of(e->op->name);
-    if (hook && hook->indexed && !strcmp(hook->indexed, letter)) hook->localise(&part, begin, end);
+    for (int o = 0; o < e->outputs; o++) {
+        int dim = example_dim(&e->rule.out[o], letter, star);
+        if (dim >= 0) part.out_origin[o][dim] += begin;
+    }
     *out_part = part;
 }

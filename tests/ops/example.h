@@ -14,6 +14,7 @@ typedef struct {
     double attrs[CT_MAX_ATTRS];
     double *data[CT_MAX_INPUTS];
     double *result[CT_MAX_OUTPUTS]; // of example_run
+    int64_t in_origin[CT_MAX_INPUTS][CT_MAX_DIMS], out_origin[CT_MAX_OUTPUTS][CT_MAX_DIMS]; // where a part begins in the whole
 } example;
 
 typedef enum { TINY, SMALL, LARGE } example_size; // extents 1 to 4 · at least 3 · odd and even up to some hundreds
@@ -25,9 +26,6 @@ typedef struct {
     void (*types)(example *e);  // views: in, out, attrs
     void (*attrs)(example *e);  // after defaults
     void (*fill)(example *e);   // after uniform numbers
-    // The part [begin, end) of this letter was cut out of e: indices into it must count from begin.
-    const char *indexed;
-    void (*localise)(example *part, int64_t begin, int64_t end);
     // Makes outputs comparable (a sum of digits to its normal form).
     void (*canonical)(const example *e, double **out);
     double seed_gradient; // where not 0: every element of output 0's gradient (default: random)

@@ -59,16 +59,6 @@ static void attrs_to_compute(example *e) { e->attrs[0] = e->seed % 2 ? CT_BF16 :
 static void attrs_cast(example *e) { e->attrs[0] = e->in[0].dtype == CT_F32 ? CT_BF16 : CT_F32; }
 static void attrs_seed_parity(example *e) { e->attrs[0] = e->seed % 2; }
 
-// Labels of another shard become -1: neither here nor ignored.
-static void localise_labels(example *part, int input, int64_t begin, int64_t end) {
-    for (int64_t j = 0; j < count(part, input); j++) {
-        double label = part->data[input][j];
-        if (label != IGNORED) part->data[input][j] = label >= (double)begin && label < (double)end ? label - (double)begin : -1;
-    }
-}
-static void localise_pick(example *part, int64_t begin, int64_t end) { localise_labels(part, 1, begin, end); }
-static void localise_vocab_grad(example *part, int64_t begin, int64_t end) { localise_labels(part, 3, begin, end); }
-
 static void fill_lm_loss(example *e) {
     fill_labels(e, 2, e->in[1].dims[0].extent);
     e->data[3][0] = 0.25;
@@ -153,6 +143,18 @@ static void fill_wide_sum(example *e) {
     fill_wide(e, 1);
     if (e->seed % 5 == 4) e->data[0][0] = INFINITY;
 }
+static int64_t numbers_extent(const example *e, const char *letter, int64_t proposed) {
+    (void)e;
+    return strcmp(letter, "R") ? proposed : CT_WIDE_DIGITS * (1 + proposed % 4);
+}
+static void fill_wide_total(example *e) {
+    for (int64_t i = 0; i < count(e, 0); i += CT_WIDE_DIGITS) {
+        int64_t digits[CT_WIDE_DIGITS];
+        ct_wide_clear(digits);
+        for (int k = 0; k < 5; k++) ct_wide_add(digits, fabs(example_uniform(e)) * pow(2, example_below(e, 40)));
+        write_digits(digits, e->data[0] + i); // not normalised
+    }
+}
 static void fill_wide_norm(example *e) { fill_wide(e, 0); }
 static void canonical_wide(const example *e, double **out) {
     (void)e;
@@ -231,10 +233,12 @@ static const example_hook hooks[] = {
     {.op = "attention_grad", .fill = fill_attention_grad},
     {.op = "lm_loss", .fill = fill_lm_loss, .seed_gradient = 0.25},
     {.op = "vocab_sumexp", .fill = fill_sumexp},
-    {.op = "vocab_pick", .fill = fill_pick, .indexed = "V", .localise = localise_pick},
+    {.op = "vocab_pick", .fill = fill_pick},
     {.op = "token_loss", .fill = fill_token_loss},
-    {.op = "vocab_grad", .attrs = attrs_to_compute, .fill = fill_vocab_grad, .indexed = "V", .localise = localise_vocab_grad},
+    {.op = "vocab_grad", .attrs = attrs_to_compute, .fill = fill_vocab_grad},
     {.op = "wide_sum", .extent = wide_extent, .attrs = attrs_seed_parity, .fill = fill_wide_sum, .canonical = canonical_wide},
+    {.op = "wide_of", .attrs = attrs_seed_parity, .canonical = canonical_wide},
+    {.op = "wide_total", .extent = numbers_extent, .fill = fill_wide_total, .canonical = canonical_wide},
     {.op = "wide_norm", .extent = wide_extent, .fill = fill_wide_norm},
     {.op = "clip_factor", .fill = fill_clip},
     {.op = "adamw", .extent = pair_extent, .attrs = attrs_adamw, .fill = fill_adamw},

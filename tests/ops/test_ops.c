@@ -29,7 +29,7 @@ void check_entry(const ct_op *op) {
     assert_true(op->formula && *op->formula);
     assert_true(op->outputs >= 1 && op->outputs <= CT_MAX_OUTPUTS && op->inputs <= CT_MAX_INPUTS);
     check_dtypes(op);
-    if (!(op->flags & CT_OP_VIEW) && !op->reference) fail_msg("%s has no reference", op->name);
+    if (!(op->flags & (CT_OP_VIEW | CT_OP_MOVE)) && !op->reference) fail_msg("%s has no reference", op->name);
     if (!op->check) {
         ct_rule rule;
         ct_status status = ct_rule_parse(op->rule, &rule);

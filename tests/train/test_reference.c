@@ -181,7 +181,6 @@ static void check_step(int tied, ct_step_options o) {
             feed(&m, "micro", o.batch, o.seq_len, i);
             run_both(&m, CT_PROGRAM_MICRO);
         }
-        *(int32_t *)data_of(&m, "update", "true") = 1;
         if (data_of(&m, "update", "false")) *(int32_t *)data_of(&m, "update", "false") = 0;
         scalars[0] = 1e-2, scalars[1] = step;
         run_both(&m, CT_PROGRAM_UPDATE);
@@ -257,7 +256,6 @@ static void draw_inputs(const ct_graph *g, ct_reference_values *values) {
             if (strstr(g->inputs[i].name, "exp_avg_sq")) x[k] *= x[k];
         }
     }
-    input_of(g, values, "true", 0)[0] = 1;
 }
 
 // AdamW (arXiv 1711.05101, algorithm 2, with the rate on the decay as PyTorch has it) on the clipped sum of a parameter's accumulators.
