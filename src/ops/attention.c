@@ -66,13 +66,16 @@ static void forward_reference(const ct_reference *call) {
             }
 }
 
-// Products with d and with e, as multiples of the pairs (query head, key) that a causal mask leaves.
+// Products with d and with e, as multiples of the pairs (query head, key) that a causal mask leaves. A rank's part of them is that of its
+// queries and keys: with head and tail dealt out, all see equally many.
 static double pair_flops(const ct_graph *graph, const ct_node *node, int q_input, double d_products, double e_products) {
     double B = (double)extent(graph, node, q_input, 0), T = (double)extent(graph, node, q_input, 1);
     double heads = (double)extent(graph, node, q_input, 2) * (double)extent(graph, node, q_input, 3);
     double d = (double)extent(graph, node, q_input, 4), S = (double)extent(graph, node, q_input + 1, 1);
     double e = (double)extent(graph, node, q_input + 2, 3);
-    double keys = T == S ? (S + 1) / 2 : S;
+    const ct_graph *whole = graph->global ? graph->global : graph;
+    double whole_T = (double)extent(whole, node, q_input, 1), whole_S = (double)extent(whole, node, q_input + 1, 1);
+    double keys = whole_T == whole_S ? S * (whole_S + 1) / (2 * whole_S) : S;
     return 2 * B * heads * T * keys * (d_products * d + e_products * e);
 }
 

@@ -45,7 +45,7 @@ static ct_status create(ct_generator *g, const ct_config *config, const char *pa
                           &g->team));
     CT_TRY(ct_exec_create(&g->step.plan, g->team, (ct_exec_options){.poison = config->debug.poison}, &g->exec));
     char *newest = path ? NULL : ct_format("%s/%s", config->job.dump_folder, config->checkpoint.folder);
-    ct_status status = ct_load_weights(path ? path : newest, &g->model, g->exec);
+    ct_status status = ct_load_weights(path ? path : newest, (ct_state_view){&g->model, &g->step, g->exec, 0});
     free(newest);
     CT_TRY(status);
     CT_TRY(ct_exec_run(g->exec, CT_PROGRAM_PROLOGUE));

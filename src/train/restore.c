@@ -62,6 +62,7 @@ static void start_moments(ct_trainer *t, const ct_named_tensor *tensors, int cou
     for (int i = 0; i < count; i++)
         if (!strncmp(tensors[i].name, "optimizer.", 10)) memset(tensors[i].data, 0, ct_named_tensor_bytes(&tensors[i]));
     if (t->position == 0 || t->position >= t->config->training.steps) return;
+    if (t->rank) return;
     char *text = ct_format("%s holds weights only (checkpoint.last_save_model_only): AdamW's moments start again from zero; "
                            "checkpoint.load_step goes on from an earlier checkpoint that has them", path);
     warn(NULL, text);
@@ -85,20 +86,68 @@ static int is_step_folder(const char *path) {
     return is;
 }
 
+// The newest whole checkpoint that is older than `before` (-1: the newest); NULL where there is none. Caller frees.
+static ct_status next_older(const char *root, int64_t before, char **out_path, int64_t *out_step) {
+    ct_checkpoint_info *infos;
+    int count;
+    *out_path = NULL;
+    CT_TRY(ct_checkpoint_list(root, &infos, &count));
+    for (int i = count - 1; i >= 0 && !*out_path; i--)
+        if (infos[i].whole && (before < 0 || infos[i].step < before)) *out_path = ct_strdup(infos[i].path), *out_step = infos[i].step;
+    ct_checkpoint_list_free(infos, count);
+    return CT_OK;
+}
+
+// The first rank's path, on all; "" is NULL.
+static ct_status tell_path(ct_trainer *t, char **path) {
+    char text[4096] = "";
+    if (t->rank == 0 && *path) snprintf(text, sizeof text, "%s", *path);
+    free(*path);
+    *path = NULL;
+    CT_TRY(ct_comm_broadcast(t->comm, 0, text, sizeof text));
+    if (text[0]) *path = ct_strdup(text);
+    return CT_OK;
+}
+
+// All ranks load their parts of one checkpoint; where one finds it damaged, all go on to the next older one.
+static ct_status load_together(ct_trainer *t, const char *root, int64_t step, const ct_load_options *options, const ct_named_tensor *tensors,
+                               int count, ct_checkpoint **out_checkpoint) {
+    *out_checkpoint = NULL;
+    for (int64_t before = -1;;) {
+        char *path = NULL;
+        ct_status status = CT_OK;
+        if (t->rank == 0)
+            status = is_step_folder(root) ? (path = before < 0 ? ct_strdup(root) : NULL, CT_OK)
+                     : step >= 0          ? ct_checkpoint_find(root, step, options->warn, options->context, &path)
+                                          : next_older(root, before, &path, &before);
+        status = ct_trainer_agree(t, status);
+        if (!status) status = tell_path(t, &path);
+        if (status || !path) return free(path), status;
+        status = ct_trainer_agree(t, open_and_load(path, options, tensors, count, out_checkpoint));
+        if (status && *out_checkpoint) ct_checkpoint_close(*out_checkpoint), *out_checkpoint = NULL;
+        int goes_on = status && step < 0 && !is_step_folder(root) && ct_error_code(status) == CT_CORRUPT;
+        if (goes_on && t->rank == 0) fprintf(stderr, "ctitan: passing over %s: %s\n", path, ct_error_text(status));
+        free(path);
+        if (!goes_on) return status;
+    }
+}
+
 // Loads a whole checkpoint of ours, weights and the run's state: `path` is a step-N folder, or holds them.
 static ct_status restore(ct_trainer *t, const char *path, int64_t step, int *out_found) {
     ct_arena arena = {0};
     int count, moments = !excluded(&t->config->checkpoint, "optimizer");
-    ct_named_tensor *tensors = ct_state_tensors(&arena, &t->model, t->exec, moments, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), moments, 0, &count);
     const char *const ignored[] = {"optimizer."};
     ct_load_options options = {.warn = warn, .optional_prefix = "optimizer.", .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1};
     ct_checkpoint *checkpoint = NULL;
-    ct_status status = is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
-                                            : ct_checkpoint_restore(path, step, &options, tensors, count, &checkpoint);
+    ct_status status = t->comm && ct_comm_size(t->comm) > 1
+                           ? load_together(t, path, step, &options, tensors, count, &checkpoint)
+                       : is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
+                                              : ct_checkpoint_restore(path, step, &options, tensors, count, &checkpoint);
     *out_found = checkpoint != NULL;
     if (!status && checkpoint) {
         int found_moments = moments && has_moments(checkpoint);
-        fprintf(stderr, "ctitan: loaded %s\n", ct_checkpoint_path(checkpoint));
+        if (t->rank == 0) fprintf(stderr, "ctitan: loaded %s\n", ct_checkpoint_path(checkpoint));
         status = restore_state(t, ct_checkpoint_state(checkpoint), found_moments);
         if (status) status = ct_error_note(status, "%s", ct_checkpoint_path(checkpoint));
         else if (moments && !found_moments) start_moments(t, tensors, count, ct_checkpoint_path(checkpoint));
@@ -139,12 +188,12 @@ static int is_own(const char *path) {
     return own;
 }
 
-ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec) {
+ct_status ct_load_weights(const char *path, ct_state_view view) {
     CT_CHECK(ct_path_exists(path), CT_NOT_FOUND, "there is no %s", path);
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = ct_state_tensors(&arena, model, exec, 0, &count);
-    ct_status status = is_own(path) ? load_own(path, tensors, count) : load_foreign(path, model, tensors, count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, view, 0, 0, &count);
+    ct_status status = is_own(path) ? load_own(path, tensors, count) : load_foreign(path, view.model, tensors, count);
     ct_arena_deinit(&arena);
     return status;
 }
@@ -171,7 +220,7 @@ static ct_status load_initial(ct_trainer *t) {
         CT_CHECK(found, CT_NOT_FOUND, "there is no checkpoint in %s", c->initial_load_path);
         return CT_OK;
     }
-    return ct_load_weights(c->initial_load_path, &t->model, t->exec);
+    return ct_trainer_agree(t, ct_load_weights(c->initial_load_path, ct_trainer_view(t)));
 }
 
 ct_status ct_trainer_load(ct_trainer *t) {
@@ -179,7 +228,7 @@ ct_status ct_trainer_load(ct_trainer *t) {
     int found = 0;
     if (c->enable) {
         char *root = ct_trainer_checkpoint_root(t);
-        ct_status status = c->load_only ? CT_OK : ct_checkpoint_clean(root);
+        ct_status status = ct_trainer_agree(t, c->load_only || t->rank ? CT_OK : ct_checkpoint_clean(root));
         if (!status) status = restore(t, root, c->load_step, &found);
         free(root);
         CT_TRY_AS(status, "resuming");

@@ -12,22 +12,30 @@ char *ct_trainer_checkpoint_root(const ct_trainer *t) {
     return ct_format("%s/%s", t->config->job.dump_folder, t->config->checkpoint.folder);
 }
 
-static ct_named_tensor tensor_of(ct_exec *exec, const char *name, const ct_type *type) {
-    ct_named_tensor tensor = {.name = name, .dtype = CT_F32, .dims = type->dims_count, .data = ct_exec_data(exec, name)};
-    for (int i = 0; i < type->dims_count; i++) tensor.shape[i] = type->dims[i].extent;
-    return tensor;
+// Appends what the rank has of a state; nothing where that is nothing.
+static void add_tensor(ct_state_view v, const char *name, const ct_type *type, int owned, ct_named_tensor *list, int *count) {
+    ct_named_tensor tensor = {.name = name, .dtype = CT_F32, .dims = type->dims_count, .data = ct_exec_data(v.exec, name)};
+    int owner;
+    ct_region region = ct_region_of_state(v.step, v.rank, name, &owner);
+    for (int d = 0; d < type->dims_count; d++) {
+        tensor.shape[d] = type->dims[d].extent;
+        tensor.box.offset[d] = region.offset[d];
+        tensor.box.extent[d] = region.extent[d];
+        tensor.is_piece |= region.extent[d] != type->dims[d].extent;
+        if (!region.extent[d]) return;
+    }
+    if (!owned || owner) list[(*count)++] = tensor;
 }
 
-ct_named_tensor *ct_state_tensors(ct_arena *arena, const ct_model *model, ct_exec *exec, int moments, int *out_count) {
-    ct_named_tensor *list = CT_ARENA_ARRAY(arena, ct_named_tensor, 3 * model->parameters_count);
-    int n = 0;
-    for (int i = 0; i < model->parameters_count; i++) {
-        const ct_parameter *p = &model->parameters[i];
-        list[n++] = tensor_of(exec, p->name, &p->type);
+ct_named_tensor *ct_state_tensors(ct_arena *arena, ct_state_view v, int moments, int owned, int *out_count) {
+    ct_named_tensor *list = CT_ARENA_ARRAY(arena, ct_named_tensor, 3 * v.model->parameters_count);
+    *out_count = 0;
+    for (int i = 0; i < v.model->parameters_count; i++) {
+        const ct_parameter *p = &v.model->parameters[i];
+        add_tensor(v, p->name, &p->type, owned, list, out_count);
         for (int second = 0; moments && second < 2; second++)
-            list[n++] = tensor_of(exec, ct_moment_name(arena, p->name, second), &p->type);
+            add_tensor(v, ct_moment_name(arena, p->name, second), &p->type, owned, list, out_count);
     }
-    *out_count = n;
     return list;
 }
 
@@ -54,7 +62,7 @@ ct_llama_shape ct_shape_of_model(const ct_model *model) {
 ct_status ct_trainer_make_saver(ct_trainer *t) {
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = ct_state_tensors(&arena, &t->model, t->exec, 1, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), 1, 1, &count);
     ct_saver_options options = {.team = t->team, .staging_bytes = ct_saver_staging_bytes(tensors, count)};
     ct_status status = ct_saver_create(&options, &t->saver);
     ct_arena_deinit(&arena);
@@ -80,42 +88,82 @@ static char *state_text(const ct_trainer *t) {
     return s.text;
 }
 
-static ct_status save_checkpoint(ct_trainer *t, const char *root, int model_only, ct_export_dtype dtype) {
+// Many ranks: each writes what it speaks for, the first puts the parts together.
+static ct_status save_together(ct_trainer *t, const ct_save_options *options, const ct_named_tensor *tensors, int count) {
+    CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_checkpoint_prepare(options) : CT_OK));
+    ct_string part = {0};
+    void **parts = NULL;
+    size_t *bytes = NULL;
+    ct_status status = ct_trainer_agree(t, ct_checkpoint_shard_write(options, t->rank, tensors, count, &part));
+    if (!status) status = ct_comm_gather(t->comm, 0, part.text ? part.text : "", part.text ? part.length + 1 : 1, &parts, &bytes);
+    ct_status committed = CT_OK;
+    if (!status && t->rank == 0) committed = ct_checkpoint_commit(options, (const char *const *)parts, ct_comm_size(t->comm));
+    if (!status) status = ct_trainer_agree(t, committed);
+    if (status && t->rank == 0) ct_checkpoint_abandon(options);
+    for (int r = 0; parts && r < ct_comm_size(t->comm); r++) free(parts[r]);
+    free(parts);
+    free(bytes);
+    ct_string_deinit(&part);
+    return status;
+}
+
+static uint16_t **rounded(ct_arena *arena, ct_named_tensor *tensors, int count) {
+    uint16_t **low = CT_ARENA_ARRAY(arena, uint16_t *, count + 1);
+    for (int i = 0; i < count; i++) {
+        int64_t n = ct_named_tensor_elems(&tensors[i]);
+        low[i] = ct_malloc(2 * (size_t)n);
+        for (int64_t k = 0; k < n; k++) low[i][k] = ct_bf16_from_f32(((const float *)tensors[i].data)[k]);
+        tensors[i].data = low[i];
+        tensors[i].dtype = CT_BF16;
+    }
+    return low;
+}
+
+static int is_alone(const ct_trainer *t) { return !t->comm || ct_comm_size(t->comm) == 1; }
+
+static ct_status save_checkpoint(ct_trainer *t, const char *root, int64_t keep, int model_only, ct_export_dtype dtype) {
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = ct_state_tensors(&arena, &t->model, t->exec, !model_only, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), !model_only, 1, &count);
     char *state = state_text(t);
-    ct_save_options options = {.root = root, .step = t->position, .state_json = state, .keep_latest_k = t->config->checkpoint.keep_latest_k};
-    uint16_t **low = NULL;
-    if (model_only && dtype == CT_EXPORT_BF16) {
-        low = CT_ARENA_ARRAY(&arena, uint16_t *, count);
-        for (int i = 0; i < count; i++) {
-            int64_t n = ct_named_tensor_elems(&tensors[i]);
-            low[i] = ct_malloc(2 * (size_t)n);
-            for (int64_t k = 0; k < n; k++) low[i][k] = ct_bf16_from_f32(((const float *)tensors[i].data)[k]);
-            tensors[i].data = low[i];
-            tensors[i].dtype = CT_BF16;
-        }
-    }
-    ct_status status = t->saver ? ct_checkpoint_save_begin(t->saver, &options, tensors, count)
-                                : ct_checkpoint_save(&options, tensors, count);
+    ct_save_options options = {.root = root, .step = t->position, .state_json = state, .keep_latest_k = keep};
+    uint16_t **low = model_only && dtype == CT_EXPORT_BF16 ? rounded(&arena, tensors, count) : NULL;
+    ct_status status = !is_alone(t) ? save_together(t, &options, tensors, count)
+                       : t->saver   ? ct_checkpoint_save_begin(t->saver, &options, tensors, count)
+                                    : ct_checkpoint_save(&options, tensors, count);
     for (int i = 0; low && i < count; i++) free(low[i]);
     free(state);
     ct_arena_deinit(&arena);
     return status;
 }
 
-static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype) {
-    ct_arena arena = {0};
-    int count;
-    ct_named_tensor *tensors = ct_state_tensors(&arena, &t->model, t->exec, 0, &count);
+// A tensor of a checkpoint, whole, in `data` until the next one.
+typedef struct {
+    const ct_checkpoint *checkpoint;
+    void *data;
+} whole_reader;
+
+static ct_status read_whole(void *context, const ct_named_tensor *tensor, const void **out_data) {
+    whole_reader *r = context;
+    free(r->data);
+    r->data = ct_malloc(ct_named_tensor_bytes(tensor) + 1);
+    ct_named_tensor wanted = *tensor;
+    wanted.data = r->data;
+    *out_data = r->data;
+    return ct_checkpoint_load(r->checkpoint, &(ct_load_options){.allow_unexpected = 1}, &wanted, 1);
+}
+
+static ct_status export_hf(ct_trainer *t, const char *root, ct_export_dtype dtype, const ct_named_tensor *tensors, int count, ct_fetch_fn *fetch,
+                           void *context) {
     const ct_tokenizer_info *info = ct_tokenizer_describe(ct_encoder_tokenizer(t->encoder));
     char *folder = ct_format("%s/step-%lld-hf", root, (long long)t->position), *fresh = ct_format("%s.new", folder);
     ct_hf_export_options options = {.folder = fresh,
                                     .dtype = dtype,
                                     .has_tokens = info->bos_id >= 0 && info->eos_id >= 0,
                                     .bos_token_id = info->bos_id,
-                                    .eos_token_id = info->eos_id};
+                                    .eos_token_id = info->eos_id,
+                                    .fetch = fetch,
+                                    .context = context};
     ct_llama_shape shape = ct_shape_of_model(&t->model);
     ct_status status = ct_folder_make(root);
     if (!status) status = ct_folder_remove(fresh); // a killed run's
@@ -125,8 +173,45 @@ static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype)
         status = ct_error_make(CT_IO, __FILE__, __LINE__, "cannot rename %s to %s: %s", fresh, folder, strerror(errno));
     free(folder);
     free(fresh);
-    ct_arena_deinit(&arena);
     return status;
+}
+
+// From a checkpoint of the weights, one tensor after the other.
+static ct_status export_from(ct_trainer *t, const char *root, const char *shards, ct_export_dtype dtype) {
+    char *path = ct_format("%s/step-%lld", shards, (long long)t->position);
+    ct_checkpoint *checkpoint;
+    ct_status status = ct_checkpoint_open(path, &checkpoint);
+    free(path);
+    CT_TRY(status);
+    int count = ct_checkpoint_count(checkpoint);
+    ct_named_tensor *tensors = ct_malloc(sizeof *tensors * (size_t)(count + 1));
+    for (int i = 0; i < count; i++) tensors[i] = ct_checkpoint_tensor(checkpoint, i);
+    whole_reader reader = {checkpoint, NULL};
+    status = export_hf(t, root, dtype, tensors, count, read_whole, &reader);
+    free(reader.data);
+    free(tensors);
+    ct_checkpoint_close(checkpoint);
+    return status;
+}
+
+static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype) {
+    if (is_alone(t)) {
+        ct_arena arena = {0};
+        int count;
+        ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), 0, 1, &count);
+        ct_status status = export_hf(t, root, dtype, tensors, count, NULL, NULL);
+        ct_arena_deinit(&arena);
+        return status;
+    }
+    char *shards = ct_format("%s/step-%lld-hf.shards", root, (long long)t->position); // ranks' parts, put together by the first
+    ct_status status = save_checkpoint(t, shards, 0, 1, CT_EXPORT_F32);
+    if (!status) status = ct_trainer_agree(t, t->rank == 0 ? export_from(t, root, shards, dtype) : CT_OK);
+    if (t->rank == 0 && ct_path_is_folder(shards)) {
+        ct_status removed = ct_folder_remove(shards);
+        if (!status) status = removed;
+    }
+    free(shards);
+    return ct_trainer_agree(t, status);
 }
 
 typedef struct {
@@ -149,7 +234,11 @@ static ct_status check_finite(const ct_trainer *t) {
     for (int i = 0; i < t->model.parameters_count; i++) {
         const ct_parameter *p = &t->model.parameters[i];
         atomic_int is_bad = 0;
-        finite_search search = {ct_exec_data(t->exec, p->name), ct_type_elems(&p->type), &is_bad};
+        int owner;
+        ct_region region = ct_region_of_state(&t->step, t->rank, p->name, &owner);
+        int64_t elems = 1;
+        for (int d = 0; d < p->type.dims_count; d++) elems *= region.extent[d];
+        finite_search search = {ct_exec_data(t->exec, p->name), elems, &is_bad};
         ct_team_run(t->team, search_part, &search);
         CT_CHECK(!is_bad, CT_NONFINITE, "step %lld: the update made values of %s that are not finite; nothing is saved of it",
                  (long long)t->position, p->name);
@@ -159,14 +248,14 @@ static ct_status check_finite(const ct_trainer *t) {
 
 ct_status ct_trainer_save(ct_trainer *t, int last) {
     const ct_config_checkpoint *c = &t->config->checkpoint;
-    CT_TRY(check_finite(t));
+    CT_TRY(ct_trainer_agree(t, check_finite(t)));
     ct_export_dtype dtype = c->export_dtype == CT_CFG_BFLOAT16  ? CT_EXPORT_BF16
                             : c->export_dtype == CT_CFG_FLOAT16 ? CT_EXPORT_F16
                                                                 : CT_EXPORT_F32;
     char *root = ct_trainer_checkpoint_root(t);
     ct_status status = last && c->last_save_model_only && c->last_save_in_hf
                            ? save_hf(t, root, dtype)
-                           : save_checkpoint(t, root, last && c->last_save_model_only, dtype);
+                           : save_checkpoint(t, root, c->keep_latest_k, last && c->last_save_model_only, dtype);
     if (status) status = ct_error_note(status, "saving step %lld", (long long)t->position);
     free(root);
     return status;

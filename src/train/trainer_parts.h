@@ -66,15 +66,23 @@ ct_status ct_count_of_all(ct_trainer *trainer, int64_t *count);
 char *ct_trainer_checkpoint_root(const ct_trainer *trainer); // caller frees
 ct_status ct_trainer_make_saver(ct_trainer *trainer);        // for saves in the background, with staging for all tensors
 
-// The parameters, and with `moments` the optimizer's state, as they lie in the plan's memory. In the arena.
-ct_named_tensor *ct_state_tensors(ct_arena *arena, const ct_model *model, ct_exec *exec, int moments, int *out_count);
+// What a rank has of a run's state, in the plan's memory: the parameters, and with `moments` the optimizer's state. `owned`: only what the rank
+// speaks for, so that all ranks' together are each element once. In the arena.
+typedef struct {
+    const ct_model *model;
+    const ct_step *step;
+    ct_exec *exec;
+    int rank;
+} ct_state_view;
+ct_named_tensor *ct_state_tensors(ct_arena *arena, ct_state_view view, int moments, int owned, int *out_count);
+static inline ct_state_view ct_trainer_view(const ct_trainer *t) { return (ct_state_view){&t->model, &t->step, t->exec, t->rank}; }
 ct_llama_shape ct_shape_of_model(const ct_model *model);
 
 // ---- restore.c ----
 ct_status ct_trainer_load(ct_trainer *trainer); // newest checkpoint, initial path, or initial values
 
 // Weights of any kind the program reads (a checkpoint of ours, a Hugging Face folder, a llama2.c file) into the plan's parameters.
-ct_status ct_load_weights(const char *path, const ct_model *model, ct_exec *exec);
+ct_status ct_load_weights(const char *path, ct_state_view view);
 
 // ---- profile.c ----
 void ct_profile_before(ct_trainer *trainer);      // a step: records it where [profiling] wants it
