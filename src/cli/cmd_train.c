@@ -3,6 +3,7 @@
 #include "train/trainer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
@@ -10,7 +11,8 @@ static const char help[] =
     "Trains the model that the file describes: torchtitan v0.2.2's sections and keys, `ctitan config` lists them all.\n"
     "Booleans may be written --section.flag and --section.no_flag. Progress goes to the console, metrics.jsonl, config.toml and\n"
     "checkpoints below job.dump_folder. With checkpoint.enable a run goes on from its newest whole checkpoint.\n\n"
-    "--ranks N: N ranks as threads of this process, on the mesh that [parallelism] says.\n\n"
+    "--ranks N: N ranks as threads of this process, on the mesh that [parallelism] says. As processes: mpirun -n N ctitan train FILE.toml,\n"
+    "or srun.\n\n"
     "exit status: 0 done, 1 an error, 2 wrong usage, 75 stopped by SIGTERM or SIGUSR1 (saved where checkpoints are on)\n";
 
 static void print_note(void *context, const char *line) {
@@ -35,16 +37,45 @@ static ct_status run_rank(void *context, ct_comm *comm) {
     return status;
 }
 
-static ct_status run_ranks(job *j, int ranks) {
-    if (ranks <= 1) {
-        ct_comm *comm;
-        CT_TRY(ct_comm_create_self(&comm));
-        ct_status status = run_rank(j, comm);
-        ct_comm_destroy(comm);
-        return status;
+static ct_comm_options options_of(const ct_config *config) {
+    const ct_config_comm *c = &config->comm;
+    return (ct_comm_options){.init_timeout_s = (double)c->init_timeout_seconds, .train_timeout_s = (double)c->train_timeout_seconds,
+                             .heartbeat_timeout_s = c->heartbeat_timeout_seconds, .ranks_per_node = (int)c->ranks_per_node,
+                             .no_shared_memory = !c->shared_memory};
+}
+
+static ct_status run_alone(job *j) {
+    ct_comm *comm;
+    CT_TRY(ct_comm_create_self(&comm));
+    ct_status status = run_rank(j, comm);
+    ct_comm_destroy(comm);
+    return status;
+}
+
+// One process of an MPI job. An error ends them all, and one of them says it.
+static ct_status run_launched(job *j) {
+    ct_comm_options options = options_of(j->config);
+    ct_comm *comm;
+    CT_TRY(ct_comm_create_mpi(&options, &comm));
+    ct_status status = run_rank(j, comm);
+    if (status) {
+        ct_comm_fail(comm, status);
+        if (ct_comm_may_speak(comm)) fprintf(stderr, "ctitan train: %s\n", ct_error_text(status));
+        fflush(NULL);
+        ct_comm_abandon(comm);
+        exit(1);
     }
-    const ct_config_comm *c = &j->config->comm;
-    ct_comm_options options = {.init_timeout_s = (double)c->init_timeout_seconds, .train_timeout_s = (double)c->train_timeout_seconds};
+    ct_comm_destroy(comm);
+    return CT_OK;
+}
+
+static ct_status run_ranks(job *j, int ranks) {
+    if (ct_comm_is_launched()) {
+        CT_CHECK(ranks <= 1, CT_INVALID, "--ranks %d under mpirun or srun: its number of processes is the number of ranks", ranks);
+        return run_launched(j);
+    }
+    if (ranks <= 1) return run_alone(j);
+    ct_comm_options options = options_of(j->config);
     return ct_comm_run_threads(ranks, &options, run_rank, j);
 }
 

@@ -9,6 +9,8 @@ int ct_comm_size(const ct_comm *c) { return c->size; }
 int ct_comm_is_near(const ct_comm *c, int rank) { return rank >= c->near_first && rank < c->near_first + c->near_count; }
 int ct_comm_near_count(const ct_comm *c) { return c->near_count; }
 int ct_comm_near_index(const ct_comm *c) { return c->rank - c->near_first; }
+int ct_comm_machine_count(const ct_comm *c) { return c->machine_count; }
+int ct_comm_machine_index(const ct_comm *c) { return c->rank - c->machine_first; }
 const char *ct_comm_kind(const ct_comm *c) { return c->backend->kind; }
 ct_status ct_comm_share(ct_comm *c, size_t bytes, void **out_base) { return c->backend->share(c, bytes, out_base); }
 
@@ -42,6 +44,12 @@ void ct_comm_fail(ct_comm *c, ct_status status) {
     c->control->failure_code = ct_error_code(status);
     snprintf(c->control->failure, FAILURE_TEXT, "%s", ct_error_text(status));
     atomic_store_explicit(&c->control->failed, c->rank + 1, memory_order_release);
+}
+
+int ct_comm_may_speak(ct_comm *c) { return !c->control || !atomic_exchange(&c->control->spoken, 1); }
+
+void ct_comm_abandon(ct_comm *c) {
+    if (c->backend->abandon) c->backend->abandon(c);
 }
 
 // ---- between steps ----

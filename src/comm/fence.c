@@ -3,7 +3,9 @@
 #include "world.h"
 #include "base/clock.h"
 
+#include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -35,17 +37,29 @@ ct_status ct_failure_status(const ct_comm *comm) {
     return CT_OK;
 }
 
-static ct_status check_peer(ct_comm *comm, int peer, double waited_s, const char *group, const ct_comm_what *what) {
-    CT_TRY(ct_failure_status(comm));
-    uint64_t beat = atomic_load_explicit(&ct_area(comm, peer)->beat_ns, memory_order_relaxed), now = (uint64_t)(ct_now_s() * 1e9);
-    double silent_s = beat && now > beat ? (double)(now - beat) / 1e9 : 0;
-    CT_CHECK(silent_s <= comm->options.heartbeat_timeout_s, CT_INTERRUPTED,
-             "rank %d is dead or stopped: no sign of life for %.1f s; rank %d waits for it in %s (%s) of %s over %s, step %lld", peer, silent_s,
-             comm->rank, what->kind, what->module, what->program, group, (long long)comm->step);
+ct_status ct_check_time(const ct_comm *comm, double waited_s, const char *group, const ct_comm_what *what) {
     double most = comm->started ? comm->options.train_timeout_s : comm->options.init_timeout_s;
-    CT_CHECK(waited_s <= most, CT_INTERRUPTED, "rank %d did not come within %.0f s to %s (%s) of %s over %s, step %lld, where rank %d waits",
-             peer, most, what->kind, what->module, what->program, group, (long long)comm->step, comm->rank);
+    CT_CHECK(waited_s <= most, CT_INTERRUPTED, "the others did not come within %.0f s to %s (%s) of %s over %s, step %lld, where rank %d waits",
+             most, what->kind, what->module, what->program, group, (long long)comm->step, comm->rank);
     return CT_OK;
+}
+
+// A process that is gone has no beat to wait for.
+static int is_gone(const ct_rank_area *area) {
+    int pid = atomic_load_explicit(&area->pid, memory_order_relaxed);
+    return pid > 0 && kill(pid, 0) && errno == ESRCH;
+}
+
+ct_status ct_check_peer(ct_comm *comm, int peer, double waited_s, const char *group, const ct_comm_what *what) {
+    CT_TRY(ct_failure_status(comm));
+    const ct_rank_area *area = ct_area(comm, peer);
+    uint64_t beat = atomic_load_explicit(&area->beat_ns, memory_order_relaxed), now = (uint64_t)(ct_now_s() * 1e9);
+    double silent_s = beat && now > beat ? (double)(now - beat) / 1e9 : 0;
+    int gone = is_gone(area);
+    CT_CHECK(!gone && silent_s <= comm->options.heartbeat_timeout_s, CT_INTERRUPTED,
+             "rank %d is %s: no sign of life for %.1f s; rank %d waits for it in %s (%s) of %s over %s, step %lld", peer,
+             gone ? "dead" : "dead or stopped", silent_s, comm->rank, what->kind, what->module, what->program, group, (long long)comm->step);
+    return ct_check_time(comm, waited_s, group, what);
 }
 
 static ct_status wait_for(ct_comm *comm, int peer, int slot, uint32_t wanted, const char *group, const ct_comm_what *what) {
@@ -59,7 +73,7 @@ static ct_status wait_for(ct_comm *comm, int peer, int slot, uint32_t wanted, co
         if (has_come(seen, wanted)) break;
         futex_sleep(&other->arrivals, seen);
         if (has_come(atomic_load(&other->arrivals), wanted)) break;
-        if ((status = check_peer(comm, peer, ct_now_s() - start, group, what))) break;
+        if ((status = ct_check_peer(comm, peer, ct_now_s() - start, group, what))) break;
     }
     atomic_fetch_sub(&other->sleepers, 1);
     return status;

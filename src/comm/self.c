@@ -31,14 +31,14 @@ static void destroy(ct_comm *c) {
     free(c);
 }
 
-static const ct_comm_backend self_backend = {"self", share, exchange, all_gather, destroy};
+static const ct_comm_backend self_backend = {"self", share, exchange, all_gather, destroy, NULL};
 
 ct_status ct_comm_create_self(ct_comm **out_comm) {
     ct_comm *c = ct_calloc(1, sizeof *c);
     void *control;
     CT_ASSERT(!posix_memalign(&control, 64, ct_control_bytes(1)), "no memory");
     memset(control, 0, ct_control_bytes(1));
-    *c = (ct_comm){.backend = &self_backend, .size = 1, .near_count = 1, .control = control};
+    *c = (ct_comm){.backend = &self_backend, .size = 1, .near_count = 1, .machine_count = 1, .control = control};
     *out_comm = c;
     return CT_OK;
 }

@@ -1,5 +1,6 @@
 // Ranks as threads of one process, and one rank alone: memory is shared as it is, messages are copied from where they lie.
 #include "world.h"
+#include "base/team.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -100,7 +101,7 @@ static ct_status all_gather(ct_comm *c, const void *mine, size_t bytes, void *ou
 
 static void destroy_nothing(ct_comm *c) { (void)c; } // the world's
 
-static const ct_comm_backend threads_backend = {"threads", share, exchange, all_gather, destroy_nothing};
+static const ct_comm_backend threads_backend = {"threads", share, exchange, all_gather, destroy_nothing, NULL};
 
 // ---- a world of threads ----
 static void *run_rank(void *argument) {
@@ -143,7 +144,7 @@ ct_status ct_comm_run_threads(int ranks, const ct_comm_options *options, ct_rank
     world w = {.main = rank_main, .context = context, .lock = PTHREAD_MUTEX_INITIALIZER};
     ct_comm_options o = options ? *options : (ct_comm_options){0};
     ct_comm_default(&o);
-    int per_node = o.ranks_per_node > 0 && o.ranks_per_node < ranks ? o.ranks_per_node : ranks;
+    int per_node = o.no_shared_memory ? 1 : o.ranks_per_node > 0 && o.ranks_per_node < ranks ? o.ranks_per_node : ranks;
     CT_CHECK((ranks + per_node - 1) / per_node <= 64, CT_INVALID, "%d ranks on nodes of %d: at most 64 nodes in one process", ranks, per_node);
     void *control;
     CT_CHECK(!posix_memalign(&control, 64, ct_control_bytes(ranks)), CT_NO_MEMORY, "no memory for %d ranks", ranks);
@@ -153,7 +154,7 @@ ct_status ct_comm_run_threads(int ranks, const ct_comm_options *options, ct_rank
         int first = r / per_node * per_node;
         all[r].world = &w;
         all[r].comm = (ct_comm){.backend = &threads_backend, .options = o, .rank = r, .size = ranks, .near_first = first,
-                                .near_count = first + per_node <= ranks ? per_node : ranks - first, .control = control, .context = &w};
+                                .near_count = first + per_node <= ranks ? per_node : ranks - first, .machine_count = ranks, .may_spin = ranks <= ct_cores(), .control = control, .context = &w};
     }
     int started;
     ct_status status = start_ranks(all, ranks, &started);

@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     ct_arrival arrivals[SLOTS];
     _Alignas(64) _Atomic uint64_t beat_ns; // of its process; 0: does not beat
+    _Atomic int pid;
     _Atomic(void *) mail;                  // threads only: what it shows the others at a fence
 } ct_rank_area;
 
@@ -25,6 +26,7 @@ typedef struct {
 typedef struct {
     _Atomic int failing;   // 1 + the first rank that failed, from when it began to say so
     _Atomic int failed;    // the same, once the text stands
+    _Atomic int spoken;    // somebody prints the job's error
     ct_code failure_code;
     char failure[FAILURE_TEXT];
     _Alignas(64) ct_rank_area ranks[];
@@ -40,6 +42,7 @@ typedef struct {
     // All ranks: out[r] = rank r's `bytes` bytes. Everything between steps is made of this.
     ct_status (*all_gather)(ct_comm *comm, const void *mine, size_t bytes, void *out, const char *what);
     void (*destroy)(ct_comm *comm);
+    void (*abandon)(ct_comm *comm); // ends the other ranks; NULL: they end by themselves
 } ct_comm_backend;
 
 struct ct_comm {
@@ -47,6 +50,7 @@ struct ct_comm {
     ct_comm_options options;
     int rank, size;
     int near_first, near_count; // ranks [near_first, near_first + near_count) are near
+    int machine_first, machine_count;
     int may_spin;
     int64_t step;
     int started; // the first step has begun: train_timeout instead of init_timeout
@@ -61,5 +65,8 @@ void ct_comm_default(ct_comm_options *options);
 
 // The meeting of near ranks on a slot (fence.c).
 ct_status ct_fence_wait(ct_comm *comm, const int *ranks, int count, int slot, const char *group, const ct_comm_what *what);
+// Is the peer alive, and not late? (CT_INTERRUPTED says who, where and for how long.)
+ct_status ct_check_peer(ct_comm *comm, int peer, double waited_s, const char *group, const ct_comm_what *what);
+ct_status ct_check_time(const ct_comm *comm, double waited_s, const char *group, const ct_comm_what *what);
 // The error of a failure that somebody told, or CT_OK.
 ct_status ct_failure_status(const ct_comm *comm);

@@ -39,6 +39,7 @@ struct ct_move {
     const int32_t *first; // of reduce_accumulate, else NULL
     int accumulates;
     // between nodes
+    int has_far; // somebody of the group is on another one
     part *sends; // boxes of this rank's operand, and who gets them
     int sends_count;
     ct_message *send_messages, *receive_messages;
@@ -210,7 +211,7 @@ static void pack_part(void *context, int thread, int threads) {
 
 ct_status ct_move_run(ct_move *m, ct_team *team) {
     if (m->axes && m->group.count > 1) {
-        if (m->sends_count || m->receives_count) {
+        if (m->has_far) { // also with nothing to say: the others may wait to hear that
             ct_team_run(team, pack_part, m);
             CT_TRY(ct_comm_exchange(m->comm, &m->group, m->send_messages, m->sends_count, m->receive_messages, m->receives_count, &m->what));
         }
@@ -270,6 +271,7 @@ static void find_sends(const resolving *r, int rank, const ct_call *call, ct_sha
     for (int g = 0; g < m->group.count; g++) {
         int peer = m->group.ranks[g];
         if (peer == rank || space(context, peer)) continue;
+        m->has_far = 1;
         int count = ct_move_pieces(r->mesh, &r->in->type, &r->in->layout, &r->out->layout, peer, pieces);
         for (int i = 0; i < count; i++) {
             if (pieces[i].rank != rank) continue;
@@ -288,8 +290,7 @@ static void make_messages(ct_move *m) {
     for (int i = 0; i < m->sends_count; i++) bytes += ((size_t)elems_of(&m->sends[i].piece, m->dims_count) * size + 63) & ~(size_t)63;
     for (int i = 0; i < m->parts_count; i++)
         if (m->parts[i].is_far) bytes += ((size_t)elems_of(&m->parts[i].piece, m->dims_count) * size + 63) & ~(size_t)63;
-    if (!bytes) return;
-    m->buffer = ct_malloc(bytes);
+    m->buffer = ct_malloc(bytes + 1);
     m->send_messages = ct_calloc((size_t)m->sends_count + 1, sizeof *m->send_messages);
     m->receive_messages = ct_calloc((size_t)m->receives_count + 1, sizeof *m->receive_messages);
     unsigned char *at = m->buffer;

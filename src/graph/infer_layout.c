@@ -73,6 +73,15 @@ static ct_status read_input(inference *in, int i) {
     return CT_OK;
 }
 
+// An index that only outputs have is cut as the output says: nothing else can.
+static void read_output(inference *in, int o) {
+    const ct_layout *layout = &in->graph->values[in->node->outputs[o]].layout;
+    for (int d = 0; d < dims_of(in->graph, in->node->outputs[o]); d++) {
+        rule_letter *l = &in->letters[find_letter(in, &in->rule.out[o], d)];
+        if (!l->seen) l->cuts = cuts_of(layout, d);
+    }
+}
+
 static ct_status assign_axes(inference *in) {
     for (int a = 0; a < CT_MAX_AXES; a++) in->letter_of_axis[a] = -1;
     for (int i = 0; i < in->count; i++) {
@@ -154,6 +163,7 @@ static ct_status infer_rule(inference *in, ct_layout *out) {
     const ct_node *node = in->node;
     CT_TRY(ct_rule_parse(node->op->rule, &in->rule));
     for (int i = 0; i < node->inputs_count; i++) CT_TRY(read_input(in, i));
+    for (int o = 0; o < node->op->outputs; o++) read_output(in, o);
     CT_TRY(assign_axes(in));
     for (int o = 0; o < node->op->outputs; o++) CT_TRY(output_cuts(in, o, &out[o]));
     for (int i = 0; i < node->inputs_count; i++) {

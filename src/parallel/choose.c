@@ -219,7 +219,17 @@ static ct_layout wanted_of(choice *c, int i) {
     return layout;
 }
 
-ct_status placer_choose(placer *p, const ct_node *node, const int *inputs, ct_layout *out_wanted) {
+static ct_layout new_cuts_of(choice *c, int o) {
+    ct_layout layout = {0};
+    const ct_type *type = &c->p->r.from->values[c->node->outputs[o]].type;
+    for (int d = 0; d < type->dims_count; d++) {
+        const letter *l = &c->letters[letter_of(c, &c->rule.out[o], d)];
+        for (int k = 0; k < l->chosen_count && !l->in_inputs; k++) ct_layout_add(&layout, l->chosen[k], CT_CUT_SHARD, d);
+    }
+    return layout;
+}
+
+ct_status placer_choose(placer *p, const ct_node *node, const int *inputs, ct_layout *out_wanted, ct_layout out_new[CT_MAX_OUTPUTS]) {
     choice c = {.p = p, .node = node, .inputs = inputs};
     CT_TRY(ct_rule_parse(node->op->rule, &c.rule));
     if (node->op->inputs < 0) // a list of operands, all alike
@@ -233,5 +243,6 @@ ct_status placer_choose(placer *p, const ct_node *node, const int *inputs, ct_la
     }
     for (int l = 0; l < c.count; l++) order_axes(&c, l);
     for (int i = 0; i < node->inputs_count; i++) out_wanted[i] = wanted_of(&c, i);
+    for (int o = 0; o < node->outputs_count; o++) out_new[o] = new_cuts_of(&c, o);
     return CT_OK;
 }

@@ -63,7 +63,8 @@ static ct_status probe(placer *p, const ct_node *node, int *inputs, ct_layout *o
     tried.inputs = inputs;
     for (int o = 0; o < node->outputs_count; o++) {
         CT_GROW(to->values, to->values_count + o, to->values_capacity);
-        to->values[to->values_count + o] = (ct_value_info){.type = p->r.from->values[node->outputs[o]].type};
+        const ct_value_info *out_value = &p->r.from->values[node->outputs[o]];
+        to->values[to->values_count + o] = (ct_value_info){.type = out_value->type, .layout = out_value->layout};
         tried.outputs[o] = to->values_count + o;
     }
     return ct_op_infer_layouts(to, &tried, out);
@@ -91,15 +92,19 @@ static int is_legal(placer *p, const ct_node *node, int *inputs) {
     return !probe(p, node, inputs, out);
 }
 
-static ct_status place_operands(placer *p, int n, int *inputs) {
+// Moves the node's operands to where it wants them; *out_new: cuts of its outputs that come from no operand.
+static ct_status place_operands(placer *p, int n, int *inputs, ct_layout out_new[CT_MAX_OUTPUTS]) {
     const ct_node *node = &p->r.from->nodes[n];
     place_accumulators(p, node, inputs);
-    if (is_legal(p, node, inputs)) return CT_OK;
+    if (is_legal(p, node, inputs)) {
+        for (int o = 0; o < node->outputs_count; o++) out_new[o] = p->r.from->values[node->outputs[o]].layout;
+        return CT_OK;
+    }
     if (node->op->flags & CT_OP_VIEW) return place_view(p, n, inputs);
     CT_CHECK(node->inputs_count <= CT_MAX_INPUTS || node->op->inputs < 0, CT_INVALID, "%d operands", node->inputs_count);
     ct_layout few[CT_MAX_INPUTS], *wanted = few;
     if (node->inputs_count > CT_MAX_INPUTS) wanted = CT_ARENA_ARRAY(&p->r.to->arena, ct_layout, node->inputs_count);
-    CT_TRY(placer_choose(p, node, inputs, wanted));
+    CT_TRY(placer_choose(p, node, inputs, wanted, out_new));
     for (int i = 0; i < node->inputs_count; i++) {
         if (!is_unplaced(p, inputs[i])) {
             inputs[i] = placer_move(p, inputs[i], &wanted[i]);
@@ -129,7 +134,8 @@ static ct_status place_node(placer *p, int n) {
     int few[CT_MAX_INPUTS], *inputs = old->inputs_count > CT_MAX_INPUTS ? CT_ARENA_ARRAY(&to->arena, int, old->inputs_count) : few;
     for (int i = 0; i < old->inputs_count; i++) inputs[i] = ct_rewrite_value(&p->r, old->inputs[i]).id;
     ct_rewrite_at(&p->r, old->from);
-    if (!(old->op->flags & CT_OP_MOVE)) CT_TRY_AS(place_operands(p, n, inputs), "placing %s in %s", old->op->name, old->from.module);
+    ct_layout new_cuts[CT_MAX_OUTPUTS] = {0};
+    if (!(old->op->flags & CT_OP_MOVE)) CT_TRY_AS(place_operands(p, n, inputs, new_cuts), "placing %s in %s", old->op->name, old->from.module);
     ct_type declared[CT_MAX_OUTPUTS];
     for (int o = 0; o < old->outputs_count; o++) declared[o] = p->r.from->values[old->outputs[o]].type;
     ct_value few_values[CT_MAX_INPUTS], *operands = inputs == few ? few_values : CT_ARENA_ARRAY(&to->arena, ct_value, old->inputs_count);
@@ -137,6 +143,7 @@ static ct_status place_node(placer *p, int n) {
     int node = ct_build_node(to, old->op, old->inputs_count, operands, old->attrs, declared);
     if (node < 0) return ct_graph_status(to);
     ct_layout layouts[CT_MAX_OUTPUTS];
+    for (int o = 0; o < old->outputs_count; o++) to->values[to->nodes[node].outputs[o]].layout = new_cuts[o];
     if (old->op->flags & CT_OP_MOVE)
         for (int o = 0; o < old->outputs_count; o++) layouts[o] = p->r.from->values[old->outputs[o]].layout;
     else CT_TRY_AS(ct_op_infer_layouts(to, &to->nodes[node], layouts), "placing %s in %s", old->op->name, old->from.module);

@@ -24,8 +24,9 @@ typedef struct {
 // The value as `target` wants it, moved (at the present provenance) where it lies otherwise. (moves.c)
 int placer_move(placer *p, int value, const ct_layout *target);
 
-// Layouts that the node's operands should have, by axis and index; decides nothing about views. (choose.c)
-ct_status placer_choose(placer *p, const ct_node *node, const int *inputs, ct_layout *out_wanted);
+// Layouts that the node's operands should have, by axis and index, and of its outputs the cuts of indices that no operand has; decides
+// nothing about views. (choose.c)
+ct_status placer_choose(placer *p, const ct_node *node, const int *inputs, ct_layout *out_wanted, ct_layout out_new[CT_MAX_OUTPUTS]);
 
 static inline ct_layout *layout_at(placer *p, int value) { return &p->r.to->values[value].layout; }
 // The program input that a value of `to` is, or NULL.

@@ -37,9 +37,8 @@ static ct_status make_plan(ct_trainer *t) {
 
 static ct_status make_memory(ct_trainer *t) {
     const ct_config *c = t->config;
-    int threads = t->step.plan.threads, cores = ct_cores();
-    CT_TRY(ct_team_create((ct_team_options){.threads = threads, .first_core = threads <= cores ? 0 : -1, .never_spin = threads > cores},
-                          &t->team));
+    ct_team_options team = {.threads = t->step.plan.threads, .first_core = t->first_core, .never_spin = t->first_core < 0};
+    CT_TRY(ct_team_create(team, &t->team));
     t->rss_before = ct_rss_bytes();
     CT_TRY(ct_exec_create(&t->step.plan, t->team, (ct_exec_options){.poison = c->debug.poison, .lazy = c->debug.poison, .comm = t->comm}, &t->exec));
     set_constants(t);
@@ -65,6 +64,7 @@ static ct_status create(ct_trainer *t) {
     ct_parallel parallel;
     CT_TRY(ct_setup_parallel(c, t->comm ? ct_comm_size(t->comm) : 1, &parallel));
     CT_TRY(ct_setup_step_options(&t->arena, c, &t->model, &parallel, t->rank, &t->options));
+    CT_TRY(ct_threads_of_rank(c, t->comm, &t->options.plan.threads, &t->first_core));
     t->share = ct_share_of(&t->options, c);
     CT_TRY(ct_setup_micro_batches(c, t->share.data_ranks, &t->micro_batches));
     CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_metrics_check_free(c) : CT_OK));

@@ -24,6 +24,7 @@ struct ct_trainer {
     ct_share_of_batch share;
     ct_step step;
     ct_team *team;
+    int first_core;
     ct_exec *exec;
     ct_encoder *encoder;
     ct_data *data, *validation;
@@ -51,6 +52,10 @@ ct_status ct_batch_read(ct_data *data, const ct_share_of_batch *share, int64_t s
 // Copies this rank's tokens of `sequences` sequences of the batch, from `first` on, into a program's feeds.
 void ct_batch_feed(ct_exec *exec, const char *program, const ct_share_of_batch *share, const ct_data_batch *batch, int64_t first,
                    int64_t sequences, int64_t seq_len);
+
+// ---- threads.c: the cores of a rank ----
+// The number of threads by training.threads, else this rank's part of its node's cores; *out_first_core for ct_team_options. Collective.
+ct_status ct_threads_of_rank(const ct_config *config, ct_comm *comm, int *out_threads, int *out_first_core);
 
 // ---- ranks.c: what a rank holds of a state, and what ranks tell one another ----
 // The region of a state by its name; *out_owner is 1 on one of the ranks that hold the same.

@@ -45,6 +45,8 @@ int ct_comm_size(const ct_comm *comm);
 int ct_comm_is_near(const ct_comm *comm, int rank); // on this node, and its memory can be read
 int ct_comm_near_count(const ct_comm *comm);        // ranks of this node, itself included; they are consecutive
 int ct_comm_near_index(const ct_comm *comm);        // its place among them
+int ct_comm_machine_count(const ct_comm *comm);     // ranks on this machine, near or not, and this one's place among them
+int ct_comm_machine_index(const ct_comm *comm);
 const char *ct_comm_kind(const ct_comm *comm);      // "self", "threads", "mpi"
 
 // ---- the node's shared memory ----
@@ -101,6 +103,12 @@ ct_status ct_comm_gather(ct_comm *comm, int to, const void *data, size_t bytes, 
 
 // Tells the others that this rank ends with an error: whoever waits, or will wait, for it gets an error that quotes it. Never waits.
 void ct_comm_fail(ct_comm *comm, ct_status status);
+
+// 1 for one rank of a node, once: it prints what ended the job.
+int ct_comm_may_speak(ct_comm *comm);
+
+// Ends the job's other ranks, however they are (MPI: a stopped one can't be waited for). May not return.
+void ct_comm_abandon(ct_comm *comm);
 
 // For the recorder and errors: the optimizer step from here on.
 void ct_comm_set_step(ct_comm *comm, int64_t step);

@@ -1,0 +1,82 @@
+// The one file that knows MPI (3.1), a module of its own: who starts without mpirun never loads it. MPI moves bytes and nothing else; every
+// wait is a loop of tests, so that a lost rank ends in an error of ours.
+#include "mpi_table.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <stdlib.h>
+
+enum { PIECE = 1 << 30 }; // bytes of one MPI message at the most
+
+static int wait_all(MPI_Request *requests, int count, ct_mpi_poll *poll, void *context) {
+    for (int done = 0, rounds = 0;; rounds++) {
+        if (MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE)) return -1;
+        if (done) return 0;
+        if (rounds % 64 == 63) {
+            sched_yield();
+            if (poll(context)) return 1;
+        }
+    }
+}
+
+static int node_of(int *out_first, int *out_count) {
+    MPI_Comm node;
+    int rank, size, lowest;
+    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node)) return -1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(node, &size);
+    MPI_Allreduce(&rank, &lowest, 1, MPI_INT, MPI_MIN, node);
+    int highest = rank;
+    MPI_Allreduce(&rank, &highest, 1, MPI_INT, MPI_MAX, node);
+    MPI_Comm_free(&node);
+    int consecutive = highest - lowest + 1 == size;
+    *out_first = consecutive ? lowest : rank; // ranks dealt out in turn share nothing
+    *out_count = consecutive ? size : 1;
+    return 0;
+}
+
+static int init(int *out_rank, int *out_size, int *out_first, int *out_count) {
+    int provided;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) || provided < MPI_THREAD_FUNNELED) return -1;
+    MPI_Comm_rank(MPI_COMM_WORLD, out_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, out_size);
+    return node_of(out_first, out_count);
+}
+
+static int all_gather(const void *mine, size_t bytes, void *out, ct_mpi_poll *poll, void *context) {
+    MPI_Request request;
+    if (bytes > PIECE || MPI_Iallgather(mine, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, MPI_COMM_WORLD, &request)) return -1;
+    return wait_all(&request, 1, poll, context);
+}
+
+static int pieces_of(size_t bytes) { return (int)((bytes + PIECE - 1) / PIECE); }
+
+static int exchange(int tag, const ct_mpi_message *sends, int sends_count, const ct_mpi_message *receives, int receives_count,
+                    ct_mpi_poll *poll, void *context) {
+    int total = 0, n = 0, error = 0;
+    for (int i = 0; i < sends_count; i++) total += pieces_of(sends[i].bytes);
+    for (int i = 0; i < receives_count; i++) total += pieces_of(receives[i].bytes);
+    MPI_Request few[64], *requests = total <= 64 ? few : malloc(sizeof *requests * (size_t)total);
+    if (!requests) return -1;
+    for (int pass = 0; pass < 2; pass++) { // receives first: nothing is buffered on the way
+        const ct_mpi_message *list = pass ? sends : receives;
+        for (int i = 0; i < (pass ? sends_count : receives_count) && !error; i++)
+            for (size_t at = 0; at < list[i].bytes && !error; at += PIECE) {
+                int size = (int)(list[i].bytes - at < PIECE ? list[i].bytes - at : PIECE);
+                error = pass ? MPI_Isend((char *)list[i].data + at, size, MPI_BYTE, list[i].rank, tag, MPI_COMM_WORLD, &requests[n])
+                             : MPI_Irecv((char *)list[i].data + at, size, MPI_BYTE, list[i].rank, tag, MPI_COMM_WORLD, &requests[n]);
+                n += !error;
+            }
+    }
+    int status = error ? -1 : wait_all(requests, n, poll, context);
+    if (requests != few) free(requests);
+    return status;
+}
+
+static void abort_all(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
+static void finalize(void) { MPI_Finalize(); }
+
+static const ct_mpi_table table = {CT_MPI_ABI, init, all_gather, exchange, abort_all, finalize};
+
+__attribute__((visibility("default"))) const ct_mpi_table *ctitan_mpi_table(void);
+const ct_mpi_table *ctitan_mpi_table(void) { return &table; }
