@@ -80,7 +80,7 @@ CT_INLINE void forward_row(const ct_call *call, const shape *c, int64_t row, flo
         add_scaled(sum, p, v, ((b * c->S + s) * c->G + g) * c->e, c->e, dtype);
     }
     int none = total == 0;
-    store_scaled(call->out[0].data, row * c->e, sum, none ? 0 : 1 / total, c->e, dtype);
+    store_scaled(call->out[0].data, row * c->e, sum, none ? 0 : 1 / total, c->e, call->out[0].dtype);
     ((float *)call->out[1].data)[row] = none ? -INFINITY : (float)((double)max + log((double)total));
 }
 
@@ -120,7 +120,7 @@ CT_INLINE void dq_row(const ct_call *call, const shape *c, int64_t row, float *d
         int64_t key = (b * c->S + s) * c->G + g;
         add_scaled(dq, weight_of(call, c, row, key, delta[row], dtype).ds, call->in[2].data, key * c->d, c->d, dtype);
     }
-    store_scaled(call->out[0].data, row * c->d, dq, c->scale, c->d, dtype);
+    store_scaled(call->out[0].data, row * c->d, dq, c->scale, c->d, call->out[0].dtype);
 }
 
 CT_INLINE void dkv_row(const ct_call *call, const shape *c, int64_t key, const float *delta, float *dk,
@@ -137,8 +137,8 @@ CT_INLINE void dkv_row(const ct_call *call, const shape *c, int64_t key, const f
             add_scaled(dv, w.p, call->in[0].data, row * c->e, c->e, dtype);
         }
     }
-    store_scaled(call->out[1].data, key * c->d, dk, c->scale, c->d, dtype);
-    store_scaled(call->out[2].data, key * c->e, dv, 1, c->e, dtype);
+    store_scaled(call->out[1].data, key * c->d, dk, c->scale, c->d, call->out[1].dtype);
+    store_scaled(call->out[2].data, key * c->e, dv, 1, c->e, call->out[2].dtype);
 }
 
 typedef struct {
@@ -169,10 +169,10 @@ static size_t gradient_scratch(const ct_call *call, int threads) {
 extern const ct_kernel CT_TABLE(attention_plain)[];
 const ct_kernel CT_TABLE(attention_plain)[] = {
     {"attention", "fffiiii>ff", ISA, forward_f32, forward_scratch, "f32, a row at a time; keys ascending"},
-    {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch, "f32 inside, o rounded once; a row at a time"},
+    {"attention", "bbbiiii>.f", ISA, forward_bf16, forward_scratch, "f32 inside, o rounded once; a row at a time"},
     {"attention_grad", "ffffffiiii>fff", ISA, gradient_f32, gradient_scratch,
      "f32; sums over keys, and over t then Q, ascending"},
-    {"attention_grad", "bbbbbfiiii>bbb", ISA, gradient_bf16, gradient_scratch,
+    {"attention_grad", "bbbbbfiiii>...", ISA, gradient_bf16, gradient_scratch,
      "f32 inside, rounded once; sums over keys, and over t then Q, ascending"},
     {0},
 };

@@ -176,7 +176,7 @@ CT_INLINE void store_lse(const job *j, const room *w, int64_t r, int n, const in
     for (int i = 0; i < n; i++) ((float *)j->call->out[1].data)[row[i]] = sum[i] == 0 ? -INFINITY : lse[i];
 }
 
-CT_INLINE void end_chunk(const job *j, room *w, int64_t pair, ct_dtype dtype) {
+CT_INLINE void end_chunk(const job *j, room *w, int64_t pair) {
     const shape *c = &j->shape;
     int64_t E = rounded_up(c->e, LANES), row[LANES];
     _Alignas(64) float sum[LANES] = {0};
@@ -188,7 +188,7 @@ CT_INLINE void end_chunk(const job *j, room *w, int64_t pair, ct_dtype dtype) {
             sum[k] = v_sum((v16f)_mm512_load_ps(w->sum_r16 + (r + k) * LANES));
             v16f by = v_set(sum[k] == 0 ? 1 : sum[k]); // nothing allowed: o is 0
             for (int64_t i = 0; i < c->e; i += LANES)
-                v_store(j->call->out[0].data, walk.row * c->e + i, c->e - i < LANES ? (int)(c->e - i) : LANES, dtype,
+                v_store(j->call->out[0].data, walk.row * c->e + i, c->e - i < LANES ? (int)(c->e - i) : LANES, j->call->out[0].dtype,
                         v_load(w->o_rE, (r + k) * E + i, LANES, CT_F32) / by);
         }
         store_lse(j, w, r, n, row, sum);
@@ -208,7 +208,7 @@ CT_INLINE void forward_chunk(const job *j, room *w, int64_t pair, int64_t first,
             if (how != NONE) strip_block(c, w, r, r + ROWS < w->chunk.padded ? r + ROWS : w->chunk.padded, how);
         }
     }
-    end_chunk(j, w, pair, dtype);
+    end_chunk(j, w, pair);
 }
 
 CT_INLINE void forward_share(job *j, int thread, ct_dtype dtype) {
@@ -244,11 +244,11 @@ static void forward_f32(const ct_call *call, ct_team *team) { forward(call, team
 extern const ct_kernel CT_TABLE(attention)[];
 const ct_kernel CT_TABLE(attention)[] = {
 #if CT_BF16_DOT
-    {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch,
+    {"attention", "bbbiiii>.f", ISA, forward_bf16, forward_scratch,
      "bf16 products (denormals taken as 0), f32 softmax, weights rounded to bf16; blocks of 64 keys ascending"},
 #else
     {"attention", "fffiiii>ff", ISA, forward_f32, forward_scratch, "f32 (exp 1 ulp), blocks of 64 keys ascending"},
-    {"attention", "bbbiiii>bf", ISA, forward_bf16, forward_scratch,
+    {"attention", "bbbiiii>.f", ISA, forward_bf16, forward_scratch,
      "f32 inside (exp 1 ulp), blocks of 64 keys ascending; o rounded once"},
 #endif
     {0},

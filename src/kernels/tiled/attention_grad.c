@@ -271,19 +271,19 @@ CT_INLINE void store_row(void *y, int64_t at, const float *x, int64_t n, float s
         v_store(y, at + i, n - i < LANES ? (int)(n - i) : LANES, dtype, v_load(x, i, LANES, CT_F32) * v_set(scale));
 }
 
-CT_INLINE void store_dq(const job *j, const room *w, int64_t pair, ct_dtype dtype) {
+CT_INLINE void store_dq(const job *j, const room *w, int64_t pair) {
     row_walk walk = row_walk_begin(&j->shape, pair, w->chunk.first);
     for (int64_t r = 0; r < w->chunk.count; r++, row_walk_next(&walk))
         store_row(j->call->out[0].data, walk.row * j->shape.d, w->dq_rD + r * j->D, j->shape.d, j->shape.scale,
-                  dtype);
+                  j->call->out[0].dtype);
 }
-CT_INLINE void store_dkv(const job *j, const room *w, const task *t, ct_dtype dtype) {
+CT_INLINE void store_dkv(const job *j, const room *w, const task *t) {
     const shape *c = &j->shape;
     int64_t end = t->blocks_end * KEYS < c->S ? t->blocks_end * KEYS : c->S;
     for (int64_t s = t->block * KEYS; s < end; s++) {
         int64_t key = key_row(c, t->pair, s), own = (s / KEYS - t->block) * KEY_ROWS + s % KEYS;
-        store_row(j->call->out[1].data, key * c->d, w->dk_sD + own * j->D, c->d, c->scale, dtype);
-        store_row(j->call->out[2].data, key * c->e, w->dv_sE + own * j->E, c->e, 1, dtype);
+        store_row(j->call->out[1].data, key * c->d, w->dk_sD + own * j->D, c->d, c->scale, j->call->out[1].dtype);
+        store_row(j->call->out[2].data, key * c->e, w->dv_sE + own * j->E, c->e, 1, j->call->out[2].dtype);
     }
 }
 
@@ -310,9 +310,9 @@ CT_INLINE void run_task(const job *j, room *w, const task *t, ct_dtype dtype) {
         begin_chunk(j, w, t->pair, chunk * CHUNK_ROWS, dtype);
         if (t->want_dq) memset(w->dq_rD, 0, 4 * (size_t)(w->chunk.padded * j->D));
         for (int64_t block = t->block; block < t->blocks_end; block++) chunk_block(j, w, t, block, dtype);
-        if (t->want_dq) store_dq(j, w, t->pair, dtype);
+        if (t->want_dq) store_dq(j, w, t->pair);
     }
-    if (t->want_dkv) store_dkv(j, w, t, dtype);
+    if (t->want_dkv) store_dkv(j, w, t);
 }
 
 static task task_of(const job *j, int64_t i) {
@@ -364,13 +364,13 @@ static void gradient_f32(const ct_call *call, ct_team *team) {
 extern const ct_kernel CT_TABLE(attention_grad)[];
 const ct_kernel CT_TABLE(attention_grad)[] = {
 #if CT_BF16_DOT
-    {"attention_grad", "bbbbbfiiii>bbb", ISA, gradient_bf16, gradient_scratch,
+    {"attention_grad", "bbbbbfiiii>...", ISA, gradient_bf16, gradient_scratch,
      "bf16 products (denormals taken as 0) summed in f32, p and ds rounded to bf16; sums over keys, and over t then "
      "Q, ascending"},
 #else
     {"attention_grad", "ffffffiiii>fff", ISA, gradient_f32, gradient_scratch,
      "f32 (exp 1 ulp); sums over keys, and over t then Q, ascending"},
-    {"attention_grad", "bbbbbfiiii>bbb", ISA, gradient_bf16, gradient_scratch,
+    {"attention_grad", "bbbbbfiiii>...", ISA, gradient_bf16, gradient_scratch,
      "f32 inside (exp 1 ulp), rounded once; sums over keys, and over t then Q, ascending"},
 #endif
     {0},
