@@ -88,7 +88,7 @@ static const config_key keys[] = {
      .default_text = "\"headtail\"", .choices = balancers, .numbers = true, .built = "headtail none", .use = USE_GATED, .why = with_cp,
      .help = "How a sequence is dealt out, so that all ranks attend to equally much."},
     {"parallelism", "context_parallel_rotate_method", KEY_ENUM, .offset = AT(context_parallel_rotate_method),
-     .default_text = "\"allgather\"", .choices = rotations, .numbers = true, .built = "allgather", .use = USE_GATED, .why = with_cp,
+     .default_text = "\"allgather\"", .choices = rotations, .numbers = true, .use = USE_GATED, .why = with_cp,
      .help = "How keys and values reach the other ranks of a sequence."},
     {"parallelism", "expert_parallel_degree", KEY_INT, .offset = AT(expert_parallel_degree), .default_text = "1",
      .range = &config_at_least_1, .unit = "ranks", .numbers = true, .built = "1",

@@ -227,7 +227,9 @@ typedef struct {
     const ct_graph *local;
     const ct_instruction *instruction;
     int moved;             // operand
-    const ct_value_info *in, *out; // global
+    const ct_graph *global;
+    const ct_node *node;
+    const ct_value_info *in; // global
     const ct_mesh *mesh;
 } resolving;
 
@@ -246,7 +248,7 @@ static void place_source(const resolving *r, part *p, int rank, const unsigned c
 static void find_parts(const resolving *r, int rank, const ct_call *call, ct_shared_space_fn *space, void *context) {
     ct_move *m = r->move;
     ct_piece *pieces = ct_malloc(sizeof *pieces * (size_t)m->group.count);
-    m->parts_count = ct_move_pieces(r->mesh, &r->in->type, &r->in->layout, &r->out->layout, rank, pieces);
+    m->parts_count = ct_move_pieces(r->global, r->node, rank, pieces);
     m->parts = ct_calloc((size_t)m->parts_count + 1, sizeof *m->parts);
     for (int i = 0; i < m->parts_count; i++) {
         part *p = &m->parts[i];
@@ -272,7 +274,7 @@ static void find_sends(const resolving *r, int rank, const ct_call *call, ct_sha
         int peer = m->group.ranks[g];
         if (peer == rank || space(context, peer)) continue;
         m->has_far = 1;
-        int count = ct_move_pieces(r->mesh, &r->in->type, &r->in->layout, &r->out->layout, peer, pieces);
+        int count = ct_move_pieces(r->global, r->node, peer, pieces);
         for (int i = 0; i < count; i++) {
             if (pieces[i].rank != rank) continue;
             part *p = &m->sends[m->sends_count++];
@@ -324,12 +326,11 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
     const ct_graph *local = program->graph, *global = local->global;
     const ct_node *node = &local->nodes[instruction->node];
     int moved = node->inputs_count > 1, rank = local->rank;
-    resolving r = {.local = local, .instruction = instruction, .moved = moved, .mesh = &global->mesh};
+    resolving r = {.local = local, .instruction = instruction, .moved = moved, .global = global, .node = node, .mesh = &global->mesh};
     r.in = &global->values[node->inputs[moved]];
-    r.out = &global->values[node->outputs[0]];
     ct_move *m = r.move = ct_calloc(1, sizeof *m);
     m->comm = comm;
-    m->axes = ct_move_axes(&r.in->layout, &r.out->layout);
+    m->axes = ct_move_axes(global, node);
     m->mode = ct_layout_axes(&r.in->layout, CT_CUT_MAX) & m->axes ? MAXIMUM : ct_layout_axes(&r.in->layout, CT_CUT_SUM) & m->axes ? SUM : COPY;
     m->from_dtype = call->in[moved].dtype;
     m->to_dtype = call->out[0].dtype;

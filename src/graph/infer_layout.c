@@ -86,7 +86,7 @@ static ct_status assign_axes(inference *in) {
     for (int a = 0; a < CT_MAX_AXES; a++) in->letter_of_axis[a] = -1;
     for (int i = 0; i < in->count; i++) {
         const rule_letter *l = &in->letters[i];
-        CT_CHECK(!l->cuts.count || !l->fixed, CT_INVALID, "%s may not be cut, axis %s does", l->letter, axis_name(in, l->cuts.axes[0]));
+        CT_CHECK(!l->cuts.count || !l->fixed || in->node->op->flags & CT_OP_BLOCKS, CT_INVALID, "%s may not be cut, axis %s does", l->letter, axis_name(in, l->cuts.axes[0]));
         for (int k = 0; k < l->cuts.count; k++) {
             int axis = l->cuts.axes[k], *of = &in->letter_of_axis[axis];
             CT_CHECK(*of < 0, CT_INVALID, "axis %s cuts both %s and %s", axis_name(in, axis), in->letters[*of].letter, l->letter);

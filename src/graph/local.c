@@ -73,11 +73,22 @@ static int is_same(const ct_layout *from, const ct_layout *to, int axis) {
     }
 }
 
-unsigned ct_move_axes(const ct_layout *from, const ct_layout *to) {
+static const ct_value_info *moved_value(const ct_graph *g, const ct_node *move) { return &g->values[move->inputs[ct_moved_operand(move)]]; }
+
+unsigned ct_move_axes(const ct_graph *g, const ct_node *move) {
+    if (move->op->flags & CT_OP_ROTATE) return 1u << (int)move->attrs[0];
+    const ct_layout *from = &moved_value(g, move)->layout, *to = &g->values[move->outputs[0]].layout;
     unsigned axes = 0;
     for (int i = 0; i < from->count; i++)
         if (!is_same(from, to, from->cuts[i].axis)) axes |= 1u << from->cuts[i].axis;
     return axes;
+}
+
+// The rank that is `by` places before on an axis.
+static int rank_before(const ct_mesh *mesh, int rank, int axis, int by) {
+    int size = mesh->axes[axis].size, stride = 1, coord = ct_mesh_coord(mesh, rank, axis);
+    for (int a = mesh->axes_count - 1; a > axis; a--) stride *= mesh->axes[a].size;
+    return rank + (((coord - by) % size + size) % size - coord) * stride;
 }
 
 static int meet(const ct_region *have, const ct_region *want, int dims, ct_piece *piece) {
@@ -93,30 +104,34 @@ static int meet(const ct_region *have, const ct_region *want, int dims, ct_piece
     return 1;
 }
 
-int ct_move_pieces(const ct_mesh *mesh, const ct_type *type, const ct_layout *from, const ct_layout *to, int rank, ct_piece *out) {
+int ct_move_pieces(const ct_graph *g, const ct_node *move, int rank, ct_piece *out) {
+    const ct_value_info *v = moved_value(g, move);
+    const ct_layout *to = &g->values[move->outputs[0]].layout;
     int64_t extents[CT_MAX_DIMS];
-    global_extents(type, extents);
-    unsigned axes = ct_move_axes(from, to);
-    int ranks = ct_mesh_group(mesh, rank, axes, NULL), count = 0;
-    int *group = ct_malloc(sizeof(int) * (size_t)ranks);
-    ct_mesh_group(mesh, rank, axes, group);
-    ct_region want = ct_layout_box(mesh, to, type->dims_count, extents, rank);
+    global_extents(&v->type, extents);
+    int dims = v->type.dims_count, rotates = (move->op->flags & CT_OP_ROTATE) != 0, count = 0;
+    unsigned axes = rotates ? 0 : ct_move_axes(g, move);
+    int ranks = ct_mesh_group(&g->mesh, rank, axes, NULL), *group = ct_malloc(sizeof(int) * (size_t)ranks);
+    ct_mesh_group(&g->mesh, rank, axes, group);
+    if (rotates) group[0] = rank_before(&g->mesh, rank, (int)move->attrs[0], (int)move->attrs[1]);
+    ct_region want = ct_layout_box(&g->mesh, to, dims, extents, rotates ? group[0] : rank);
     for (int i = 0; i < ranks; i++) {
-        ct_region have = ct_layout_box(mesh, from, type->dims_count, extents, group[i]);
+        ct_region have = ct_layout_box(&g->mesh, &v->layout, dims, extents, group[i]);
         ct_piece piece = {.rank = group[i]};
-        if (meet(&have, &want, type->dims_count, &piece)) out[count++] = piece;
+        if (meet(&have, &want, dims, &piece)) out[count++] = piece;
     }
     free(group);
     return count;
 }
 
-double ct_move_bytes(const ct_mesh *mesh, const ct_type *type, const ct_layout *from, const ct_layout *to, int rank) {
-    ct_piece *pieces = ct_malloc(sizeof *pieces * (size_t)ct_mesh_group(mesh, rank, ct_move_axes(from, to), NULL));
-    int count = ct_move_pieces(mesh, type, from, to, rank, pieces);
-    double size = (double)ct_dtype_bytes(ct_layout_axes(from, CT_CUT_SUM) ? (ct_dtype)from->partial : type->dtype), bytes = 0;
+double ct_move_bytes(const ct_graph *g, const ct_node *move, int rank) {
+    const ct_value_info *v = moved_value(g, move);
+    ct_piece *pieces = ct_malloc(sizeof *pieces * (size_t)ct_mesh_group(&g->mesh, rank, ct_move_axes(g, move), NULL));
+    int count = ct_move_pieces(g, move, rank, pieces);
+    double size = (double)ct_dtype_bytes(ct_layout_axes(&v->layout, CT_CUT_SUM) ? (ct_dtype)v->layout.partial : v->type.dtype), bytes = 0;
     for (int i = 0; i < count; i++) {
         double elems = pieces[i].rank == rank ? 0 : 1;
-        for (int d = 0; d < type->dims_count; d++) elems *= (double)pieces[i].extent[d];
+        for (int d = 0; d < v->type.dims_count; d++) elems *= (double)pieces[i].extent[d];
         bytes += elems * size;
     }
     free(pieces);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-extern const ct_kernel ct_kernels_matmul[];
+extern const ct_kernel ct_kernels_matmul[], ct_kernels_attention_merge[];
 // simd/ and tiled/: a table for each file and instruction set
 extern const ct_kernel ct_kernels_attention_avx512bf16[], ct_kernels_attention_avx512[], ct_kernels_attention_grad_avx512bf16[],
     ct_kernels_attention_grad_avx512[];
@@ -15,7 +15,7 @@ extern const ct_kernel ct_kernels_attention_plain_generic[], ct_kernels_embed_ge
     ct_kernels_optimizer_generic[], ct_kernels_pointwise_generic[], ct_kernels_rope_generic[], ct_kernels_vocab_generic[];
 
 const ct_kernel *const ct_kernel_tables[] = {
-    ct_kernels_matmul,
+    ct_kernels_matmul, ct_kernels_attention_merge,
     ct_kernels_attention_avx512bf16, ct_kernels_attention_grad_avx512bf16, ct_kernels_attention_avx512,
     ct_kernels_attention_grad_avx512,
     ct_kernels_attention_plain_avx512, ct_kernels_embed_avx512, ct_kernels_norm_avx512, ct_kernels_optimizer_avx512,

@@ -158,3 +158,72 @@ void ct_attention_grad(ct_graph *g, ct_value d_o, ct_value q, ct_value k, ct_val
     *out_dk = ct_node_output(g, node, 1);
     *out_dv = ct_node_output(g, node, 2);
 }
+
+// ---- blocks: parts of attention over keys that come by, merged by their log-sum-exp ----
+
+const ct_op ct_op_attention_block = {
+    .name = "attention_block",
+    .formula = "attention of a block of queries over one block of keys, in f32; where T is cut, each rank's own",
+    .rule = "B T! G Q d!, B T! G d!, B T! G e!, B T!, B T!, B T!, B T! -> B T! G Q e!, B T! G Q",
+    .dtypes = "ccciiii>ff",
+    .inputs = 7, .outputs = 2,
+    .attrs = {"scale"},
+    .flags = CT_OP_BLOCKS,
+    .kernel = "attention",
+    .flops = forward_flops, .reference = forward_reference,
+};
+
+ct_value ct_attention_block(ct_graph *g, ct_value q, ct_value k, ct_value v, ct_attention_mask mask, double scale, ct_value *out_lse) {
+    const ct_value in[] = {q, k, v, mask.q_pos_BT, mask.k_pos_BS, mask.q_doc_BT, mask.k_doc_BS};
+    int node = ct_build_node(g, &ct_op_attention_block, 7, in, (double[]){scale}, NULL);
+    *out_lse = ct_node_output(g, node, 1);
+    return ct_node_output(g, node, 0);
+}
+
+const ct_op ct_op_attention_block_grad = {
+    .name = "attention_block_grad",
+    .formula = "a block's part of attention_grad, in f32, o and lse being those over all blocks",
+    .rule = "B T! G Q e!, B T! G Q d!, B T! G d!, B T! G e!, B T! G Q e!, B T! G Q, B T!, B T!, B T!, B T! "
+            "-> B T! G Q d!, B T! G d!, B T! G e!",
+    .dtypes = "cccccfiiii>fff",
+    .inputs = 10, .outputs = 3,
+    .attrs = {"scale"},
+    .flags = CT_OP_BLOCKS | CT_OP_SUM,
+    .kernel = "attention_grad",
+    .flops = grad_flops, .reference = grad_reference,
+};
+
+void ct_attention_block_grad(ct_graph *g, ct_value d_o, ct_value q, ct_value k, ct_value v, ct_value o, ct_value lse,
+                             ct_attention_mask mask, double scale, ct_value *out_dq, ct_value *out_dk, ct_value *out_dv) {
+    const ct_value in[] = {d_o, q, k, v, o, lse, mask.q_pos_BT, mask.k_pos_BS, mask.q_doc_BT, mask.k_doc_BS};
+    int node = ct_build_node(g, &ct_op_attention_block_grad, 10, in, (double[]){scale}, NULL);
+    *out_dq = ct_node_output(g, node, 0);
+    *out_dk = ct_node_output(g, node, 1);
+    *out_dv = ct_node_output(g, node, 2);
+}
+
+static void merge_reference(const ct_reference *call) {
+    int64_t rows = ct_type_elems(call->in_types[1]), e = in_extent(call, 0, 4);
+    for (int64_t r = 0; r < rows; r++) {
+        double a = call->in[1][r], b = call->in[3][r], m = fmax(a, b), none = m == -INFINITY;
+        double wa = none ? 0 : exp(a - m), wb = none ? 0 : exp(b - m), sum = none ? 1 : wa + wb;
+        for (int64_t i = 0; i < e; i++) call->out[0][r * e + i] = (call->in[0][r * e + i] * wa + call->in[2][r * e + i] * wb) / sum;
+        call->out[1][r] = none ? m : m + log(sum);
+    }
+}
+
+const ct_op ct_op_attention_merge = {
+    .name = "attention_merge",
+    .formula = "o, lse of a softmax over two sets of keys from those over each: weights exp(lse_a - lse), exp(lse_b - lse)",
+    .rule = "B T G Q e, B T G Q, B T G Q e, B T G Q -> B T G Q e, B T G Q",
+    .dtypes = "ffff>ff",
+    .inputs = 4, .outputs = 2,
+    .may_alias = {1, 2},
+    .reference = merge_reference,
+};
+
+ct_value ct_attention_merge(ct_graph *g, ct_value o_a, ct_value lse_a, ct_value o_b, ct_value lse_b, ct_value *out_lse) {
+    int node = ct_build_node(g, &ct_op_attention_merge, 4, (ct_value[]){o_a, lse_a, o_b, lse_b}, NULL, NULL);
+    *out_lse = ct_node_output(g, node, 1);
+    return ct_node_output(g, node, 0);
+}

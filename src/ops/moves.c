@@ -30,3 +30,20 @@ const ct_op ct_op_reduce_accumulate = {
     .flags = CT_OP_MOVE,
     .must_alias = {1},
 };
+
+const ct_op ct_op_rotate = {
+    .name = "rotate",
+    .formula = "y = the x of the rank `by` places before on mesh axis number `axis`, the last's going to the first",
+    .rule = "* -> *",
+    .dtypes = "?>?",
+    .inputs = 1, .outputs = 1,
+    .attrs = {"axis", "by"},
+    .flags = CT_OP_MOVE | CT_OP_ROTATE,
+};
+
+ct_value ct_rotate(ct_graph *g, ct_value x, int axis, int by) {
+    int node = ct_build_node(g, &ct_op_rotate, 1, &x, (double[]){axis, by}, NULL);
+    ct_value y = ct_node_output(g, node, 0);
+    if (y.id >= 0) g->values[y.id].layout = g->values[x.id].layout;
+    return y;
+}

@@ -28,7 +28,7 @@ static void mark_kept(recompute *c) {
         const ct_node *node = &g->nodes[n];
         if (node->from.phase != CT_FORWARD || node->from.layer < 0) continue;
         if (node->from.layer != layer) layer = node->from.layer, matmuls = 0;
-        if (!strcmp(node->op->name, "attention")) c->kept[n] = 1;
+        if (!strncmp(node->op->name, "attention", 9)) c->kept[n] = 1; // its blocks and their merging as well
         if (!strcmp(node->op->name, "matmul")) c->kept[n] = matmuls++ % 2 == 0;
     }
 }

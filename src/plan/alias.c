@@ -111,21 +111,15 @@ static void share_what_may(ct_aliases *a) {
 // What a move reads, peers read: it stays as it is until this rank has passed a later meeting with all of them, or the program ends.
 static int last_reading(const ct_graph *g, int n, unsigned axes) {
     for (int m = n + 1; m < g->nodes_count; m++)
-        if ((g->nodes[m].op->flags & CT_OP_MOVE) && (ct_aliases_move_axes(g, m) & axes) == axes) return m;
+        if ((g->nodes[m].op->flags & CT_OP_MOVE) && (ct_move_axes(g, &g->nodes[m]) & axes) == axes) return m;
     return g->nodes_count - 1;
-}
-
-unsigned ct_aliases_move_axes(const ct_graph *g, int n) {
-    const ct_node *node = &g->nodes[n];
-    int moved = node->inputs[ct_moved_operand(node)];
-    return ct_move_axes(&g->values[moved].layout, &g->values[node->outputs[0]].layout);
 }
 
 static void share_with_peers(ct_aliases *a) {
     const ct_graph *g = a->graph;
     for (int n = 0; n < g->nodes_count; n++) {
         if (!(g->nodes[n].op->flags & CT_OP_MOVE)) continue;
-        unsigned axes = ct_aliases_move_axes(g, n);
+        unsigned axes = ct_move_axes(g, &g->nodes[n]);
         if (!axes) continue;
         int root = ct_alias_root(a, g->nodes[n].inputs[ct_moved_operand(&g->nodes[n])], NULL), last = last_reading(g, n, axes);
         a->shared[root] = 1;

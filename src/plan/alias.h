@@ -19,10 +19,5 @@ typedef struct {
 // The root of a value and the value's offset from its start.
 int ct_alias_root(const ct_aliases *aliases, int value, size_t *out_offset);
 
-// The operand of a move that goes to other ranks: the only one, or the part that is added to the first.
-static inline int ct_moved_operand(const ct_node *move) { return move->inputs_count > 1; }
-// Axes over which the ranks of node n, a move, read one another.
-unsigned ct_aliases_move_axes(const ct_graph *graph, int n);
-
 // Finds all sharing in a program. Memory comes from the arena.
 ct_status ct_aliases_find(ct_arena *arena, const ct_graph *graph, ct_aliases *out_aliases);

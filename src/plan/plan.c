@@ -120,7 +120,7 @@ static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruc
     instruction->node = n;
     fill_call(g, node, &instruction->call);
     if (node->op->flags & CT_OP_MOVE) return CT_OK;
-    instruction->kernel = ct_kernel_find(node->op->name, &instruction->call, p->options.isa_limit);
+    instruction->kernel = ct_kernel_find(node->op->kernel ? node->op->kernel : node->op->name, &instruction->call, p->options.isa_limit);
     if (!instruction->kernel) {
         ct_string types = {0};
         for (int i = 0; i < instruction->call.inputs; i++) ct_string_add(&types, " %s", ct_dtype_name(instruction->call.in[i].dtype));
@@ -141,7 +141,7 @@ static ct_status make_instructions(planning *p, ct_plan_program *program) {
         if (g->nodes[n].op->flags & CT_OP_VIEW) continue;
         CT_TRY(choose_kernel(p, g, n, &program->instructions[program->instructions_count]));
         program->instructions_count++;
-        if (g->nodes[n].op->flags & CT_OP_MOVE) program->move_axes |= ct_aliases_move_axes(g, n);
+        if (g->nodes[n].op->flags & CT_OP_MOVE) program->move_axes |= ct_move_axes(g, &g->nodes[n]);
     }
     return CT_OK;
 }

@@ -50,6 +50,7 @@ static int64_t data_ranks(const ct_step_options *o) { return ct_mesh_data_ranks(
 static ct_status place(const ct_model *model, const ct_step_options *o, int64_t tokens, const ct_graph *states, ct_graph *g) {
     PASS(g, ct_place(g, &o->parallel, CT_PLACE_BOUND, states, &after_));
     CT_TRY_AS(verified(g), "after placement");
+    if (o->parallel.ring) PASS(g, ct_place_ring(g, "cp", &after_));
     PASS(g, ct_pass_expand_loss(g, chunk_tokens(model, o, tokens), &after_));
     PASS(g, ct_place(g, &o->parallel, CT_PLACE_BOUND, states, &after_));
     CT_TRY_AS(verified(g), "after the loss was expanded");

@@ -1,4 +1,5 @@
-// The loss matrix: every mesh of 1, 2, 3, 4, 6 and 8 ranks × sequence parallelism × loss parallelism × recomputation, each against one rank.
+// The loss matrix: every mesh of 1, 2, 3, 4, 6 and 8 ranks × sequence parallelism × loss parallelism × recomputation × rotation, each against one
+// rank.
 // usage: loss_matrix [steps] [ranks …]. Prints a Markdown table; exits with 1 where a cell is off.
 //
 // FLOPs: those that all ranks execute over one rank's; peak: bytes of the largest rank over one rank's.
@@ -41,9 +42,10 @@ static void run_cell(mesh_cell c, int mode, int64_t steps) {
 
 static void run_mesh(mesh_cell c, int64_t steps) {
     for (int mode = 0; mode < 3; mode++)
+        for (int rotate = 0; rotate <= (c.cp > 1); rotate++)
         for (int sp = 0; sp <= (c.tp > 1); sp++)
             for (int lp = 0; lp <= (c.tp > 1); lp++) {
-                c.no_sp = sp, c.no_loss_parallel = lp;
+                c.no_sp = sp, c.no_loss_parallel = lp, c.rotate = rotate ? "alltoall" : NULL;
                 run_cell(c, mode, steps);
             }
 }

@@ -49,6 +49,9 @@ static void every_axis_gives_the_losses_of_one_rank(void **state) {
     mesh_result alone = run((mesh_cell){MESH(1, 1, 1, 1)});
     check((mesh_cell){MESH(1, 1, 2, 1)}, &alone, 5e-6, 0);
     check((mesh_cell){MESH(1, 1, 3, 1)}, &alone, 5e-6, 0);
+    check((mesh_cell){MESH(1, 1, 2, 1), .rotate = "alltoall"}, &alone, 5e-6, 0);
+    check((mesh_cell){MESH(1, 1, 4, 1), .rotate = "alltoall", .recompute = "selective"}, &alone, 5e-6, 0);
+    check((mesh_cell){MESH(1, 2, 3, 1), .rotate = "alltoall", .recompute = "full"}, &alone, 5e-6, 0);
     check((mesh_cell){MESH(1, 1, 1, 2)}, &alone, 5e-6, 0);
     check((mesh_cell){MESH(1, 1, 1, 3), .no_sp = 1}, &alone, 5e-6, 0);
     check((mesh_cell){MESH(1, 1, 1, 4), .no_loss_parallel = 1}, &alone, 5e-6, 0);

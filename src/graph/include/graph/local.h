@@ -17,12 +17,15 @@ typedef struct {
     int64_t extent[CT_MAX_DIMS];
 } ct_piece;
 
-// Axes over which a move from one layout to another needs other ranks: the ranks of a group over them read one another. 0: none does.
-unsigned ct_move_axes(const ct_layout *from, const ct_layout *to);
+// The operand of a move that goes to other ranks: the only one, or the part that is added to the first.
+static inline int ct_moved_operand(const ct_node *move) { return move->inputs_count > 1; }
 
-// The pieces that `rank` reads, ascending in the rank they come from, empty ones left out. Where the move sums, each is the whole of what the
-// rank gets. Returns their number, at most the size of the group; out_pieces has room for that.
-int ct_move_pieces(const ct_mesh *mesh, const ct_type *type, const ct_layout *from, const ct_layout *to, int rank, ct_piece *out_pieces);
+// Axes over which the ranks of a move read one another; 0: none does. The graph may be placed or local.
+unsigned ct_move_axes(const ct_graph *graph, const ct_node *move);
+
+// The pieces that `rank` reads in a move of a placed graph, ascending in the rank they come from, empty ones left out. Where the move sums,
+// each is the whole of what the rank gets. Returns their number, at most the size of the group; out_pieces has room for that.
+int ct_move_pieces(const ct_graph *placed, const ct_node *move, int rank, ct_piece *out_pieces);
 
 // Bytes that the rank gets from others.
-double ct_move_bytes(const ct_mesh *mesh, const ct_type *type, const ct_layout *from, const ct_layout *to, int rank);
+double ct_move_bytes(const ct_graph *placed, const ct_node *move, int rank);

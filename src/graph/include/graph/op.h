@@ -34,6 +34,8 @@ enum {
     CT_OP_ADDITIVE = 8, // a sum (or a joining) of its inputs: all partial on an axis, so is the output. With an operand in place: the sum of
                         // that operand and of what the op makes of the others
     CT_OP_MOVE = 16,    // no kernel: data moves between ranks, by the layouts of input and output (graph/reshard.h)
+    CT_OP_ROTATE = 32,  // of a move: each rank gets what the rank attrs[1] places before it on axis attrs[0] has, the last's going to the first
+    CT_OP_BLOCKS = 64,  // fixed indices may be cut: the op then works on each rank's blocks by themselves, for passes that know what that means
     CT_OP_MACRO = 128,  // no kernel: a pass must expand it before the plan
     CT_OP_LINEAR0 = 256, // linear in input 0 (a partial sum may pass through), LINEAR0 << i for input i
     CT_OP_LOWP0 = 1 << 16, // input 0 is read in the compute dtype (precision pass casts a weight there), LOWP0 << i
@@ -59,6 +61,8 @@ struct ct_op {
     void (*grad)(ct_grad *grad);
     // FLOPs; NULL: 0. Bytes are those of the operands.
     double (*flops)(const ct_graph *graph, const ct_node *node);
+    // The op whose kernels serve this one; NULL: its own.
+    const char *kernel;
     // Views: the output's dim that a cut of input 0's dim `in_dim` becomes (all operands of a concat alike); 0 where none may pass.
     int (*map_dim)(const ct_graph *graph, const ct_node *node, int in_dim, int *out_dim);
     // Attributes of the node as one rank runs it, its operands' types being local by now. NULL: they are those of the global node.

@@ -46,6 +46,17 @@ ct_value ct_attention(ct_graph *g, ct_value q_BTGQd, ct_value k_BSGd, ct_value v
 void ct_attention_grad(ct_graph *g, ct_value d_o, ct_value q, ct_value k, ct_value v, ct_value o, ct_value lse,
                        ct_attention_mask mask, double scale, ct_value *out_dq, ct_value *out_dk, ct_value *out_dv);
 
+// Of one block of keys, as many as queries, in f32: where T is cut, each rank's queries see its block of keys only. Parts over several blocks
+// are merged by their log-sum-exp; the gradient of a block is its part of the whole one's.
+ct_value ct_attention_block(ct_graph *g, ct_value q, ct_value k_BTGd, ct_value v_BTGe, ct_attention_mask mask, double scale,
+                            ct_value *out_lse_BTGQ);
+void ct_attention_block_grad(ct_graph *g, ct_value d_o, ct_value q, ct_value k, ct_value v, ct_value o, ct_value lse, ct_attention_mask mask,
+                             double scale, ct_value *out_dq, ct_value *out_dk, ct_value *out_dv);
+ct_value ct_attention_merge(ct_graph *g, ct_value o_a, ct_value lse_a, ct_value o_b, ct_value lse_b, ct_value *out_lse);
+
+// ---- moves (placement builds the others) ----
+ct_value ct_rotate(ct_graph *g, ct_value x, int axis, int by); // lies as x does
+
 // ---- language-model head and loss: a macro op that a pass expands into chunks; yields the gradients of
 // inv_count · Σ loss in the same visit: dh c[B T D], dw f32[V D]. Labels of -100 are ignored. ----
 ct_value ct_lm_loss(ct_graph *g, ct_value h_BTD, ct_value w_VD, ct_value labels_BT, ct_value inv_count, ct_value *out_dh,

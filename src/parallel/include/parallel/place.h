@@ -9,6 +9,7 @@ typedef struct {
     ct_mesh mesh;          // axes named dp_replicate, dp_shard, cp, tp, in this order; of size 1: left out
     int sequence_parallel; // between its products, tp cuts the sequence
     int loss_parallel;     // the loss is computed from a cut vocabulary
+    int ring;              // keys and values go round over cp instead of being gathered
 } ct_parallel;
 
 enum {
@@ -20,6 +21,9 @@ enum {
 // placed already is placed again: nodes that are legal stay as they are, new ones get what they need.
 // CT_INVALID: a dim can't be cut in so many parts (the message says in which it could).
 ct_status ct_place(const ct_graph *from, const ct_parallel *parallel, int binding, const ct_graph *states, ct_graph *to);
+
+// Turns attention over keys that were gathered over `axis` into a ring over it, in a placed program. Without that axis: a copy.
+ct_status ct_place_ring(const ct_graph *from, const char *axis, ct_graph *to);
 
 // ---- meshes ----
 typedef struct {
