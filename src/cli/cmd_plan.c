@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char plan_help[] =
-    "usage: ctitan plan FILE.toml [--ranks N] [--json] [--section.key value …]\n\n"
+    "usage: ctitan plan FILE.toml [--ranks N] [--ranks-per-node N] [--json] [--section.key value …]\n\n"
     "Says what one step of this run will do, without touching the memory it needs: parameters, FLOPs, bytes by kind, the peak and the\n"
     "instruction at it. --ranks N: as the first of N ranks runs it (else of the fewest that the degrees of [parallelism] allow); none is\n"
     "started. --json: for machines.\n";
@@ -23,6 +23,7 @@ static const char graph_help[] =
     "again. --ops lists the op table: name, attributes, formula, index rule, dtypes.\n";
 
 typedef struct {
+    int ranks, ranks_per_node; // 0: the fewest that the degrees allow; one node
     ct_arena arena;
     ct_config *config;
     ct_model model;
@@ -31,15 +32,16 @@ typedef struct {
     int64_t micro_batches;
 } planned;
 
-static ct_status load(planned *p, const char *path, int ranks, int argc, char **argv) {
+static ct_status load(planned *p, const char *path, int argc, char **argv) {
     CT_TRY(ct_config_load(&p->arena, path, argc, argv, &p->config));
     CT_TRY(ct_setup_model(&p->arena, p->config, &p->model));
     CT_TRY(ct_setup_check_sizes(p->config, &p->model, 0));
     ct_parallel parallel;
-    if (!ranks) ranks = ct_setup_least_ranks(p->config);
-    CT_TRY(ct_setup_parallel(p->config, ranks, &parallel));
+    CT_TRY(ct_setup_parallel(p->config, p->ranks ? p->ranks : ct_setup_least_ranks(p->config), &parallel));
     CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
     CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
+    p->options.plan.ranks_per_node = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
+    if (!p->config->comm.shared_memory) p->options.plan.ranks_per_node = 1;
     return ct_step_make(&p->model, &p->options, &p->step);
 }
 
@@ -59,6 +61,15 @@ static int take_flag(int *argc, char **argv, const char *flag) {
         return 1;
     }
     return 0;
+}
+
+// Removes `--ranks N` and `--ranks-per-node N`; 1 after saying what is wrong with them.
+static int take_cluster(planned *p, const char *command, int *argc, char **argv) {
+    p->ranks = ct_take_count(argc, argv, "--ranks");
+    p->ranks_per_node = ct_take_count(argc, argv, "--ranks-per-node");
+    if (p->ranks >= 0 && p->ranks_per_node >= 0) return 0;
+    ct_misuse(command, "--ranks and --ranks-per-node: a number from 1 to 1000000 is wanted");
+    return 1;
 }
 
 static int wants_help(int argc, char **argv) {
@@ -85,12 +96,12 @@ static double peak_of(const planned *p) {
 
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
-    int json = take_flag(&argc, argv, "--json"), ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
-    if (ranks < 0) return fputs("ctitan plan: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
+    planned p = {0};
+    int json = take_flag(&argc, argv, "--json"), bad = take_cluster(&p, "plan", &argc, argv), own = ct_config_args_split(argc, argv);
+    if (bad) return 2;
     if (ct_check_file_argument("plan", own, argv)) return 2;
     if (own != 2) return fputs(plan_help, stderr), 2;
-    planned p = {0};
-    ct_status status = load(&p, argv[1], ranks, argc - own, argv + own);
+    ct_status status = load(&p, argv[1], argc - own, argv + own);
     if (!status) {
         ct_status unbuilt = ct_config_check_train(p.config, json ? NULL : print_note, NULL);
         if (unbuilt) fprintf(stderr, "ctitan plan: planned for one rank without it: %s\n", ct_error_text(unbuilt));
@@ -164,11 +175,11 @@ int ct_cmd_graph(int argc, char **argv) {
     const char *file = ct_take_value(&argc, argv, "--check"), *program = ct_take_value(&argc, argv, "--program");
     planned p = {0};
     if (file) return finish(&p, "graph", check_file(file));
-    int ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv);
-    if (ranks < 0) return fputs("ctitan graph: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
+    int bad = take_cluster(&p, "graph", &argc, argv), own = ct_config_args_split(argc, argv);
+    if (bad) return 2;
     if (ct_check_file_argument("graph", own, argv)) return 2;
     if (own != 2) return fputs(graph_help, stderr), 2;
-    ct_status status = load(&p, argv[1], ranks, argc - own, argv + own);
+    ct_status status = load(&p, argv[1], argc - own, argv + own);
     if (!status) status = print_program(&p, program ? program : "micro");
     return finish(&p, "graph", status);
 }

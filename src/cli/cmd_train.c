@@ -95,7 +95,7 @@ static ct_status train(const char *path, int ranks, int argc, char **argv, int *
 }
 
 int ct_cmd_train(int argc, char **argv) {
-    int ranks = ct_take_ranks(&argc, argv), own = ct_config_args_split(argc, argv), stopped = 0;
+    int ranks = ct_take_count(&argc, argv, "--ranks"), own = ct_config_args_split(argc, argv), stopped = 0;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(help, stdout), 0;
     if (ranks < 0) return fputs("ctitan train: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;

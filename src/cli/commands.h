@@ -18,8 +18,8 @@ int ct_check_file_argument(const char *command, int own, char **argv);
 // Removes `flag value` from the arguments; NULL where it isn't there.
 const char *ct_take_value(int *argc, char **argv, const char *flag);
 
-// Removes `--ranks N`: N, 0 where it isn't there, -1 where N is no number from 1 to 1000000.
-int ct_take_ranks(int *argc, char **argv);
+// Removes `flag N`: N, 0 where it isn't there, -1 where N is no number from 1 to 1000000.
+int ct_take_count(int *argc, char **argv, const char *flag);
 
 // Flushes standard output: 0, or 1 after saying why not all of it was written.
 int ct_finish_output(const char *command);

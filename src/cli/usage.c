@@ -40,8 +40,8 @@ const char *ct_take_value(int *argc, char **argv, const char *flag) {
     return NULL;
 }
 
-int ct_take_ranks(int *argc, char **argv) {
-    const char *text = ct_take_value(argc, argv, "--ranks");
+int ct_take_count(int *argc, char **argv, const char *flag) {
+    const char *text = ct_take_value(argc, argv, flag);
     if (!text) return 0;
     char *end;
     long ranks = strtol(text, &end, 10);

@@ -215,7 +215,7 @@ static void merge_reference(const ct_reference *call) {
 const ct_op ct_op_attention_merge = {
     .name = "attention_merge",
     .formula = "o, lse of a softmax over two sets of keys from those over each: weights exp(lse_a - lse), exp(lse_b - lse)",
-    .rule = "B T G Q e, B T G Q, B T G Q e, B T G Q -> B T G Q e, B T G Q",
+    .rule = "B T G Q e!, B T G Q, B T G Q e!, B T G Q -> B T G Q e!, B T G Q",
     .dtypes = "ffff>ff",
     .inputs = 4, .outputs = 2,
     .may_alias = {1, 2},

@@ -1,10 +1,10 @@
 // The explainer reads the plan that will be run; it computes nothing of its own but sums.
-#include "train/explain.h"
+#include "explain_parts.h"
 #include "graph/op.h"
 
 #include <stdio.h>
 
-static void bytes_text(double bytes, char *out, size_t size) {
+void ct_bytes_text(double bytes, char *out, size_t size) {
     const char *unit = "B";
     double x = bytes;
     if (bytes >= 1e9) x = bytes / 1e9, unit = "GB";
@@ -23,8 +23,9 @@ static double phase_flops(const ct_plan_program *program, ct_phase phase) {
 }
 
 static double executed_flops(const ct_step *step, int64_t micro_batches) {
-    return ct_plan_program_flops(&step->plan, CT_PROGRAM_MICRO) * (double)micro_batches +
-           ct_plan_program_flops(&step->plan, CT_PROGRAM_UPDATE);
+    double rank = ct_plan_program_flops(&step->plan, CT_PROGRAM_MICRO) * (double)micro_batches +
+                  ct_plan_program_flops(&step->plan, CT_PROGRAM_UPDATE);
+    return rank * (double)ct_mesh_ranks(&step->programs[CT_PROGRAM_PROLOGUE].mesh);
 }
 
 // Bytes that a micro-batch's forward leaves for its backward: live temporaries at the first backward node.
@@ -54,12 +55,12 @@ static const ct_node *peak_node(const ct_plan *plan) {
 static void print_memory(const ct_plan *plan, ct_string *out) {
     const ct_plan_program *peak = &plan->programs[plan->peak_program];
     char text[32];
-    bytes_text((double)plan->peak_bytes, text, sizeof text);
+    ct_bytes_text((double)plan->peak_bytes, text, sizeof text);
     ct_string_add(out, "\nmemory of this rank: %s (%zu bytes; live bytes at the peak × %.4f)\n", text, plan->peak_bytes,
                   (double)plan->peak_bytes / (double)ct_plan_live_bytes(plan));
     for (int k = 0; k < CT_BYTES_KINDS; k++) {
         if (!peak->peak_kinds[k]) continue;
-        bytes_text((double)peak->peak_kinds[k], text, sizeof text);
+        ct_bytes_text((double)peak->peak_kinds[k], text, sizeof text);
         ct_string_add(out, "  %-14s %12s\n", ct_bytes_kind_name((ct_bytes_kind)k), text);
     }
     const ct_node *node = peak_node(plan);
@@ -73,7 +74,7 @@ static void print_programs(const ct_plan *plan, ct_string *out) {
         const ct_plan_program *p = &plan->programs[w];
         if (!p->graph) continue;
         char text[32];
-        bytes_text((double)p->extent_bytes, text, sizeof text);
+        ct_bytes_text((double)p->extent_bytes, text, sizeof text);
         ct_string_add(out, "%-10s %13d %14.4g %14s\n", ct_program_name((ct_program)w), p->instructions_count,
                       ct_plan_program_flops(plan, (ct_program)w), text);
     }
@@ -99,17 +100,23 @@ void ct_explain_print(const ct_model *model, const ct_step_options *so, const ct
                   model->kind->name, model->flavor, (long long)ct_model_parameters(model), (long long)model->shape.n_layers,
                   (long long)model->shape.dim, (long long)model->shape.n_heads, (long long)model->shape.n_kv_heads,
                   (long long)model->shape.ffn_dim, (long long)model->shape.vocab_size, model->shape.tied ? ", tied head" : "");
-    ct_string_add(out, "step: %lld micro-batch%s of %lld × %lld tokens, %s; 1 rank, %d threads, %s kernels; plan %016llx\n",
+    int ranks = ct_mesh_ranks(&so->parallel.mesh);
+    ct_string mesh = {0};
+    for (int a = 0; a < so->parallel.mesh.axes_count; a++)
+        ct_string_add(&mesh, "%s%s %d", a ? " × " : ": ", so->parallel.mesh.axes[a].name, so->parallel.mesh.axes[a].size);
+    ct_string_add(out, "step: %lld micro-batch%s of %lld × %lld tokens%s, %s; %d rank%s%s, %d threads each, %s kernels; plan %016llx\n",
                   (long long)o.micro_batches, o.micro_batches == 1 ? "" : "es", (long long)so->batch, (long long)so->seq_len,
-                  so->compute == CT_BF16 ? "bf16 compute with f32 masters" : "f32 throughout", step->plan.threads, step->plan.isa,
-                  (unsigned long long)step->plan.hash);
+                  ct_mesh_data_ranks(&so->parallel.mesh) > 1 ? " a data rank" : "",
+                  so->compute == CT_BF16 ? "bf16 compute with f32 masters" : "f32 throughout", ranks, ranks == 1 ? "" : "s",
+                  mesh.text ? mesh.text : "", step->plan.threads, step->plan.isa, (unsigned long long)step->plan.hash);
+    ct_string_deinit(&mesh);
     print_flops(model, so, step, o, out);
     print_memory(&step->plan, out);
     char text[32];
-    bytes_text((double)saved_bytes(&step->plan.programs[CT_PROGRAM_MICRO]), text, sizeof text);
+    ct_bytes_text((double)saved_bytes(&step->plan.programs[CT_PROGRAM_MICRO]), text, sizeof text);
     ct_string_add(out, "  kept from forward for backward: %s a micro-batch\n", text);
     print_programs(&step->plan, out);
-    ct_string_add(out, "\ncollectives: none (one rank)\n");
+    ct_collectives_print(step, so, o.micro_batches, out);
 }
 
 static void json_stage(const ct_model *model, const ct_step *step, ct_string *out) {
@@ -135,10 +142,15 @@ void ct_explain_json(const ct_model *model, const ct_step_options *so, const ct_
     ct_string_add(out, "}, \"peak_at\": {\"program\": \"%s\", \"op\": \"%s\", \"module\": ", ct_program_name((ct_program)plan->peak_program),
                   node->op->name);
     ct_string_add_json(out, node->from.module);
-    ct_string_add(out, ", \"phase\": \"%s\"}, \"ranks\": 1, \"threads\": %d, \"isa\": \"%s\", \"micro_batches\": %lld, \"tokens_per_step\": %lld, "
+    ct_string_add(out, ", \"phase\": \"%s\"}, \"ranks\": %d, \"threads\": %d, \"isa\": \"%s\", \"micro_batches\": %lld, \"tokens_per_step\": %lld, "
                        "\"plan_hash\": \"%016llx\", \"stages\": ",
-                  ct_phase_name(node->from.phase), plan->threads, plan->isa, (long long)o.micro_batches, (long long)o.tokens_per_step,
+                  ct_phase_name(node->from.phase), ct_mesh_ranks(&so->parallel.mesh), plan->threads, plan->isa, (long long)o.micro_batches, (long long)o.tokens_per_step,
                   (unsigned long long)plan->hash);
     json_stage(model, step, out);
-    ct_string_add(out, ", \"collectives\": []}\n");
+    ct_string_add(out, ", \"mesh\": {");
+    for (int a = 0; a < so->parallel.mesh.axes_count; a++)
+        ct_string_add(out, "%s\"%s\": %d", a ? ", " : "", so->parallel.mesh.axes[a].name, so->parallel.mesh.axes[a].size);
+    ct_string_add(out, "}, \"collectives\": ");
+    ct_collectives_json(step, so, o.micro_batches, out);
+    ct_string_add(out, "}\n");
 }

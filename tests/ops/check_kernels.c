@@ -133,7 +133,8 @@ static void compare_values(const runner *r, void **out, finding *found) {
             double error = want == x || (want != want && x != x) ? 0 : fabs(want - x) / largest;
             double *worst = &found->kernel_error[e->out[o].dtype];
             *worst = error <= *worst ? *worst : error;
-            if (!(error <= limit_of(&e->out[o])))
+            int rounds_inside = e->op->kernel && e->in[0].dtype == CT_BF16; // the other op's, whose weights are bf16
+            if (!(error <= (rounds_inside ? 8e-3 : limit_of(&e->out[o]))))
                 fail_msg("%s, kernel %s (%s), seed %u: output %d, element %lld is %.9g, the reference gives %.9g", e->op->name,
                          r->kernel->dtypes, r->kernel->isa, e->seed, o, (long long)i, x, want);
         }
@@ -262,7 +263,7 @@ static void check_example(runner *r, finding *found) {
     ct_call call = call_of(r->e, alone);
     const ct_kernel *last = NULL;
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-        r->kernel = ct_kernel_find(r->e->op->name, &call, isas[i]);
+        r->kernel = ct_kernel_find(r->e->op->kernel ? r->e->op->kernel : r->e->op->name, &call, isas[i]);
         if (!r->kernel)
             note(found->missing, sizeof found->missing, "%s %s; ", ct_dtype_name(r->e->in[0].dtype),
                  ct_dtype_name(r->e->out[0].dtype));

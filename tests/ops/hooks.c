@@ -231,6 +231,8 @@ static const example_hook hooks[] = {
     {.op = "rope", .extent = even_head, .attrs = attrs_seed_parity, .fill = fill_rope},
     {.op = "attention", .fill = fill_attention},
     {.op = "attention_grad", .fill = fill_attention_grad},
+    {.op = "attention_block", .fill = fill_attention},
+    {.op = "attention_block_grad", .fill = fill_attention_grad},
     {.op = "lm_loss", .fill = fill_lm_loss, .seed_gradient = 0.25},
     {.op = "vocab_sumexp", .fill = fill_sumexp},
     {.op = "vocab_pick", .fill = fill_pick},
