@@ -1,10 +1,13 @@
 // `ctitan train FILE.toml [--section.key value …]`.
 #include "commands.h"
+#include "base/file.h"
+#include "comm/flight.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
     "usage: ctitan train FILE.toml [--ranks N] [--section.key value …]\n\n"
@@ -22,6 +25,8 @@ static void print_note(void *context, const char *line) {
 
 typedef struct {
     const ct_config *config;
+    ct_arena *arena;
+    const char *record_folder; // of the flight recorder, or NULL
     int stopped;
 } job;
 
@@ -37,9 +42,19 @@ static ct_status run_rank(void *context, ct_comm *comm) {
     return status;
 }
 
-static ct_comm_options options_of(const ct_config *config) {
-    const ct_config_comm *c = &config->comm;
-    return (ct_comm_options){.init_timeout_s = (double)c->init_timeout_seconds, .train_timeout_s = (double)c->train_timeout_seconds,
+// The folder of the flight recorder, made; NULL where nothing is to be recorded. In the arena.
+static ct_status make_record_folder(job *j) {
+    const ct_config *c = j->config;
+    if (c->comm.trace_buf_size < 1) return CT_OK;
+    j->record_folder = ct_arena_format(j->arena, "%s/%s", c->job.dump_folder, c->comm.save_traces_folder);
+    return ct_folder_make(j->record_folder);
+}
+
+static ct_comm_options options_of(const job *j) {
+    const ct_config_comm *c = &j->config->comm;
+    return (ct_comm_options){.record_folder = j->record_folder, .record_prefix = c->save_traces_file_prefix,
+                             .record_entries = c->trace_buf_size,
+                             .init_timeout_s = (double)c->init_timeout_seconds, .train_timeout_s = (double)c->train_timeout_seconds,
                              .heartbeat_timeout_s = c->heartbeat_timeout_seconds, .ranks_per_node = (int)c->ranks_per_node,
                              .no_shared_memory = !c->shared_memory};
 }
@@ -52,15 +67,28 @@ static ct_status run_alone(job *j) {
     return status;
 }
 
+// What the ranks did last, where some did not end well.
+static void print_flight(const job *j, ct_status status) {
+    if (ct_error_code(status) != CT_INTERRUPTED || !j->record_folder) return;
+    ct_string text = {0};
+    if (!ct_flight_print(j->record_folder, 3, &text)) fprintf(stderr, "%s(%s; more by: ctitan trace %s)\n", text.text, j->record_folder, j->record_folder);
+    ct_string_deinit(&text);
+}
+
 // One process of an MPI job. An error ends them all, and one of them says it.
 static ct_status run_launched(job *j) {
-    ct_comm_options options = options_of(j->config);
+    ct_comm_options options = options_of(j);
     ct_comm *comm;
     CT_TRY(ct_comm_create_mpi(&options, &comm));
     ct_status status = run_rank(j, comm);
     if (status) {
         ct_comm_fail(comm, status);
-        if (ct_comm_may_speak(comm)) fprintf(stderr, "ctitan train: %s\n", ct_error_text(status));
+        if (ct_comm_may_speak(comm)) {
+            fprintf(stderr, "ctitan train: %s\n", ct_error_text(status));
+            print_flight(j, status);
+        } else {
+            sleep(3); // another speaks, and then ends this process too
+        }
         fflush(NULL);
         ct_comm_abandon(comm);
         exit(1);
@@ -70,12 +98,13 @@ static ct_status run_launched(job *j) {
 }
 
 static ct_status run_ranks(job *j, int ranks) {
+    if (ranks > 1 || ct_comm_is_launched()) CT_TRY(make_record_folder(j));
     if (ct_comm_is_launched()) {
         CT_CHECK(ranks <= 1, CT_INVALID, "--ranks %d under mpirun or srun: its number of processes is the number of ranks", ranks);
         return run_launched(j);
     }
     if (ranks <= 1) return run_alone(j);
-    ct_comm_options options = options_of(j->config);
+    ct_comm_options options = options_of(j);
     return ct_comm_run_threads(ranks, &options, run_rank, j);
 }
 
@@ -87,7 +116,7 @@ static ct_status train(const char *path, int ranks, int argc, char **argv, int *
     ct_stop_watch(&handlers); // until the end: asking twice is no reason to lose anything
     ct_status status = ct_config_load(&arena, path, argc, argv, &config);
     if (!status) status = ct_config_check_train(config, print_note, NULL);
-    job j = {.config = config};
+    job j = {.config = config, .arena = &arena};
     if (!status) status = run_ranks(&j, ranks);
     *out_stopped = j.stopped;
     ct_arena_deinit(&arena);

@@ -20,7 +20,9 @@ void ct_comm_set_step(ct_comm *c, int64_t step) {
 }
 
 void ct_comm_destroy(ct_comm *c) {
-    if (c) c->backend->destroy(c);
+    if (!c) return;
+    ct_flight_close(c->flight);
+    c->backend->destroy(c);
 }
 
 void ct_comm_default(ct_comm_options *o) {
@@ -29,13 +31,29 @@ void ct_comm_default(ct_comm_options *o) {
     if (o->heartbeat_timeout_s <= 0) o->heartbeat_timeout_s = 5;
 }
 
+ct_status ct_comm_record(ct_comm *c) {
+    const ct_comm_options *o = &c->options;
+    if (!o->record_folder || o->record_entries < 1 || c->size == 1) return CT_OK;
+    return ct_flight_open(o->record_folder, o->record_prefix ? o->record_prefix : "rank_", c->rank, c->size, o->record_entries, &c->flight);
+}
+
+static ct_flight_record *begin(ct_comm *c, const ct_group *group, const char *kind, const ct_comm_what *what) {
+    return c->flight ? ct_flight_begin(c->flight, kind, what->program, group->name, what->module, group->slot, c->step, what->bytes) : NULL;
+}
+
 ct_status ct_comm_fence(ct_comm *c, const ct_group *group, const ct_comm_what *what) {
-    return ct_fence_wait(c, group->ranks, group->count, group->slot, group->name, what);
+    ct_flight_record *record = begin(c, group, what->kind, what);
+    ct_status status = ct_fence_wait(c, group->ranks, group->count, group->slot, group->name, what);
+    if (record && !status) ct_flight_end(record);
+    return status;
 }
 
 ct_status ct_comm_exchange(ct_comm *c, const ct_group *group, const ct_message *sends, int sends_count, const ct_message *receives,
                            int receives_count, const ct_comm_what *what) {
-    return c->backend->exchange(c, group, sends, sends_count, receives, receives_count, what);
+    ct_flight_record *record = begin(c, group, what->kind, what);
+    ct_status status = c->backend->exchange(c, group, sends, sends_count, receives, receives_count, what);
+    if (record && !status) ct_flight_end(record);
+    return status;
 }
 
 void ct_comm_fail(ct_comm *c, ct_status status) {
@@ -58,7 +76,11 @@ static ct_status all_gather(ct_comm *c, const void *mine, size_t bytes, void *ou
         memcpy(out, mine, bytes);
         return CT_OK;
     }
-    return c->backend->all_gather(c, mine, bytes, out, what);
+    ct_flight_record *record =
+        c->flight ? ct_flight_begin(c->flight, what, "between", "all ranks", "", WORLD_SLOT, c->step, (int64_t)bytes) : NULL;
+    ct_status status = c->backend->all_gather(c, mine, bytes, out, what);
+    if (record && !status) ct_flight_end(record);
+    return status;
 }
 
 typedef struct {

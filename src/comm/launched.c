@@ -255,7 +255,8 @@ static ct_status join(ct_comm *c, launched *l) {
     CT_TRY(node_segment(c, l->control_bytes, &l->control_mapping));
     c->control = l->control_mapping;
     CT_TRY(start_beat(c));
-    return ct_comm_barrier(c, "starting"); // all beat before anyone looks
+    CT_TRY(ct_comm_barrier(c, "starting")); // all beat before anyone looks
+    return ct_comm_record(c);
 }
 
 ct_status ct_comm_create_mpi(const ct_comm_options *options, ct_comm **out_comm) {

@@ -106,7 +106,9 @@ static const ct_comm_backend threads_backend = {"threads", share, exchange, all_
 // ---- a world of threads ----
 static void *run_rank(void *argument) {
     thread_rank *r = argument;
-    ct_status status = r->world->main(r->world->context, &r->comm);
+    ct_status status = ct_comm_record(&r->comm);
+    if (!status) status = r->world->main(r->world->context, &r->comm);
+    ct_flight_close(r->comm.flight);
     if (status) {
         int let_down = ct_failure_status(&r->comm) != CT_OK;
         r->code = (int)ct_error_code(status);

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/memory.h"
 #include "comm/comm.h"
+#include "comm/flight.h"
 
 #include <stdio.h>
 
@@ -56,8 +57,12 @@ struct ct_comm {
     int started; // the first step has begun: train_timeout instead of init_timeout
     ct_control *control;
     int control_first; // the rank of its first area
+    ct_flight *flight; // NULL: nothing is recorded
     void *context; // of the back end
 };
+
+// Opens the rank's flight recorder where the options want one (comm.c).
+ct_status ct_comm_record(ct_comm *comm);
 
 static inline ct_rank_area *ct_area(const ct_comm *comm, int rank) { return &comm->control->ranks[rank - comm->control_first]; }
 

@@ -9,7 +9,7 @@ static const config_choice comm_modes[] = {{"default", CT_CFG_COMM_DEFAULT},
                                            {"local_tensor", CT_CFG_COMM_LOCAL_TENSOR},
                                            {NULL, 0}};
 
-static const char no_recorder[] = "this version records no communication", with_ft[] = "fault_tolerance.enable",
+static const char with_ft[] = "fault_tolerance.enable",
                   deterministic[] = "everything here is deterministic";
 
 static const config_key keys[] = {
@@ -19,13 +19,13 @@ static const config_key keys[] = {
     {"comm", "train_timeout_seconds", KEY_INT, .offset = AT(comm.train_timeout_seconds), .default_text = "100",
      .range = &config_at_least_1, .unit = "seconds", .help = "How long they wait for each other after it."},
     {"comm", "trace_buf_size", KEY_INT, .offset = AT(comm.trace_buf_size), .default_text = "20000",
-     .range = &config_at_least_0, .unit = "entries", .use = USE_NONE, .why = no_recorder,
+     .range = &config_at_least_0, .unit = "entries",
      .help = "Communication calls that are remembered for a post-mortem; 0: none."},
     {"comm", "save_traces_folder", KEY_STRING, .offset = AT(comm.save_traces_folder),
-     .default_text = "\"comm_traces\"", .use = USE_NONE, .why = no_recorder,
+     .default_text = "\"comm_traces\"",
      .help = "Folder they are written to, below job.dump_folder."},
     {"comm", "save_traces_file_prefix", KEY_STRING, .offset = AT(comm.save_traces_file_prefix),
-     .default_text = "\"rank_\"", .use = USE_NONE, .why = no_recorder, .help = "Beginning of those files' names."},
+     .default_text = "\"rank_\"", .help = "Beginning of those files' names."},
     {"comm", "mode", KEY_ENUM, .offset = AT(comm.mode), .default_text = "\"default\"", .choices = comm_modes,
      .built = "default", .help = "Run for real, pretend, or run all ranks in one process."},
     {"comm", "ranks_per_node", KEY_INT, .offset = AT(comm.ranks_per_node), .default_text = "0",

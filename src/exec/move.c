@@ -4,6 +4,7 @@
 #include "graph/local.h"
 #include "graph/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ struct ct_move {
     ct_group group;
     ct_comm_what what;
     int *ranks;
+    char name[64]; // of the group
     unsigned axes;
     move_mode mode;
     ct_dtype from_dtype, to_dtype;
@@ -221,6 +223,14 @@ ct_status ct_move_run(ct_move *m, ct_team *team) {
     return CT_OK;
 }
 
+// "dp_shard x tp".
+static void name_group(const ct_mesh *mesh, unsigned axes, char *out, size_t size) {
+    size_t n = 0;
+    out[0] = 0;
+    for (int a = 0; a < mesh->axes_count && n < size; a++)
+        if (axes >> a & 1) n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " x " : "", mesh->axes[a].name);
+}
+
 // ---- resolving ----
 typedef struct {
     ct_move *move;
@@ -344,7 +354,8 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
     ct_mesh_group(r.mesh, rank, m->axes, m->ranks);
     m->group.ranks = m->ranks;
     m->group.slot = (int)m->axes;
-    m->group.name = node->op->name;
+    name_group(r.mesh, m->axes, m->name, sizeof m->name);
+    m->group.name = m->name;
     m->what = (ct_comm_what){node->op->name, node->from.module, local->name, (int64_t)(ct_type_bytes(&r.in->type))};
     find_parts(&r, rank, call, space, context);
     find_sends(&r, rank, call, space, context);
@@ -375,7 +386,8 @@ void ct_move_meeting_make(ct_comm *comm, const ct_plan_program *program, ct_move
     out->group.ranks = out->ranks = ct_malloc(sizeof(int) * (size_t)out->group.count);
     ct_mesh_group(mesh, rank, program->move_axes, out->ranks);
     out->group.slot = (int)program->move_axes;
-    out->group.name = "program";
+    name_group(mesh, program->move_axes, out->name, sizeof out->name);
+    out->group.name = out->name;
     out->what = (ct_comm_what){"end", "", program->graph->name, 0};
 }
 

@@ -21,6 +21,7 @@ typedef struct {
     ct_comm *comm; // NULL: nobody to wait for
     ct_group group;
     int *ranks;
+    char name[64];
     ct_comm_what what;
 } ct_move_meeting;
 void ct_move_meeting_make(ct_comm *comm, const ct_plan_program *program, ct_move_meeting *out_meeting);

@@ -57,8 +57,18 @@ static ct_status make_data(ct_trainer *t) {
     return CT_OK;
 }
 
+// Ranks that were told different things would wait for each other in different places.
+static ct_status check_same_config(ct_trainer *t) {
+    if (!t->comm) return CT_OK;
+    int64_t hash = (int64_t)(ct_config_hash(t->config) >> 2), range[2] = {hash, -hash};
+    CT_TRY(ct_comm_max_i64(t->comm, range, 2));
+    CT_CHECK(range[0] == -range[1], CT_INVALID, "the ranks have different configurations: all must get the same file and the same overrides");
+    return CT_OK;
+}
+
 static ct_status create(ct_trainer *t) {
     const ct_config *c = t->config;
+    CT_TRY(check_same_config(t));
     CT_TRY(ct_setup_model(&t->arena, c, &t->model));
     CT_TRY(ct_setup_check_sizes(c, &t->model, 0));
     ct_parallel parallel;

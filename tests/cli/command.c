@@ -45,9 +45,11 @@ static void into_file(scene *s, const char *name, int fd) {
 }
 
 static void become(scene *s, char *line) {
-    char *argv[MOST_WORDS + 2] = {getenv("CT_BINARY")}, *save = NULL;
-    int n = 1;
-    for (char *word = strtok_r(line, " ", &save); word && n <= MOST_WORDS; word = strtok_r(NULL, " ", &save)) {
+    char *argv[2 * MOST_WORDS + 2] = {0}, *save = NULL, *launcher = s->launcher ? ct_strdup(s->launcher) : NULL;
+    int n = 0;
+    for (char *word = launcher ? strtok_r(launcher, " ", &save) : NULL; word && n < MOST_WORDS; word = strtok_r(NULL, " ", &save)) argv[n++] = word;
+    argv[n++] = getenv("CT_BINARY");
+    for (char *word = strtok_r(line, " ", &save); word && n < 2 * MOST_WORDS; word = strtok_r(NULL, " ", &save)) {
         argv[n++] = word[0] == '~' ? ct_format("%s%s", s->folder, word + 1) : word;
         unescape(argv[n - 1]);
     }
@@ -57,7 +59,7 @@ static void become(scene *s, char *line) {
     if (!freopen("/dev/null", "r", stdin) || chdir(CT_SOURCE_DIR)) _exit(126);
     if (s->file_bytes > 0 && setrlimit(RLIMIT_FSIZE, &limit)) _exit(126);
     if (s->closed_fd > 0) close(s->closed_fd);
-    execv(argv[0], argv);
+    execvp(argv[0], argv);
     _exit(127);
 }
 

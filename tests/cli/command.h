@@ -21,6 +21,7 @@ typedef struct {
     double seconds;
     long file_bytes;    // > 0: no file may grow beyond this many bytes (a full disk)
     int closed_fd;           // > 0: this standard stream is closed
+    const char *launcher; // words that go before the program: "mpirun -n 4"; NULL: none
     const char *stdout_path; // where standard output goes instead of out; NULL: out
 } scene;
 

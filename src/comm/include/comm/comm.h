@@ -17,7 +17,8 @@ typedef struct {
     double heartbeat_timeout_s;             // ≤ 0: 5. No beat for so long: the rank is dead or stopped
     int ranks_per_node;     // > 0: nodes of so many consecutive ranks, as tests want them; 0: as the machines are
     int no_shared_memory;   // 1: everything goes through messages (MPI only)
-    const char *record_path; // folder of the flight recorder's ring files, flight-<rank>.ring; NULL: kept in memory only
+    const char *record_folder, *record_prefix; // of the flight recorder's files (comm/flight.h); NULL: nothing is recorded
+    int64_t record_entries;
 } ct_comm_options;
 
 // ---- making a world ----
