@@ -150,7 +150,7 @@ static void resolve_program(ct_exec *exec, int which) {
         *call = in->call;
         for (int k = 0; k < call->inputs; k++) call->in[k].data = space_of(exec, in->in_shared >> k & 1) + in->in_offset[k];
         for (int k = 0; k < call->outputs; k++) call->out[k].data = space_of(exec, in->out_shared >> k & 1) + in->out_offset[k];
-        if (in->scratch_bytes) call->scratch = exec->space + in->scratch_offset;
+        if (in->scratch_bytes) call->scratch = space_of(exec, program->move_axes != 0) + in->scratch_offset;
     }
 }
 
@@ -188,7 +188,7 @@ static void each_operand(ct_exec *exec, int which, int i, int allow) {
         if (allow) ALLOW(t->data, bytes);
         else FORBID(t->data, bytes);
     }
-    if (!in->scratch_bytes) return;
+    if (!in->scratch_bytes || exec->plan->programs[which].move_axes) return;
     if (allow) ALLOW(call->scratch, in->scratch_bytes);
     else FORBID(call->scratch, in->scratch_bytes);
 }

@@ -112,7 +112,7 @@ static void share_what_may(ct_aliases *a) {
 static int last_reading(const ct_graph *g, int n, unsigned axes) {
     for (int m = n + 1; m < g->nodes_count; m++)
         if ((g->nodes[m].op->flags & CT_OP_MOVE) && (ct_move_axes(g, &g->nodes[m]) & axes) == axes) return m;
-    return g->nodes_count - 1;
+    return g->nodes_count;
 }
 
 static void share_with_peers(ct_aliases *a) {

@@ -114,6 +114,14 @@ static void fill_call(const ct_graph *g, const ct_node *node, ct_call *call) {
     memcpy(call->attrs, node->attrs, sizeof call->attrs);
 }
 
+static void make_roomy(const ct_graph *g, const ct_node *node, ct_call *call) {
+    for (int i = 0; g->rank >= 0 && i < call->inputs + call->outputs; i++) {
+        int is_input = i < call->inputs, value = is_input ? node->inputs[i] : node->outputs[i - call->inputs];
+        ct_tensor *t = is_input ? &call->in[i] : &call->out[i - call->inputs];
+        for (int d = 0; d < t->dims_count; d++) t->dims[d] = g->values[value].room[d];
+    }
+}
+
 static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruction *instruction) {
     const ct_node *node = &g->nodes[n];
     CT_CHECK(!(node->op->flags & CT_OP_MACRO), CT_INVALID, "%s in %s was not expanded", node->op->name, node->from.module);
@@ -129,8 +137,11 @@ static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruc
         ct_string_deinit(&types);
         return s;
     }
-    if (instruction->kernel->scratch)
-        instruction->scratch_bytes = round64(instruction->kernel->scratch(&instruction->call, p->options.threads));
+    if (instruction->kernel->scratch) {
+        ct_call roomy = instruction->call; // the largest shard's: what lies behind it is at one place on every rank
+        make_roomy(g, node, &roomy);
+        instruction->scratch_bytes = round64(instruction->kernel->scratch(&roomy, p->options.threads));
+    }
     return CT_OK;
 }
 
@@ -161,56 +172,37 @@ static void list_temporaries(planning *p, int which) {
         if (a->of[v].parent != v || program->value_buffer[v] < 0 || g->values[v].node < 0) continue; // a graph read from text may skip ids
         program->value_buffer[v] = program->buffers_count;
         program->buffers[program->buffers_count++] = (ct_buffer){
-            .bytes = round64(a->bytes[v]), .first = a->first[v], .last = a->last[v], .shared = a->shared[v], .kind = kind_of_temporary(g, v)};
+            .bytes = round64(a->bytes[v]), .first = a->first[v], .last = a->last[v], .shared = program->move_axes != 0, .kind = kind_of_temporary(g, v)};
     }
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_instruction *in = &program->instructions[i];
         if (in->scratch_bytes)
             program->buffers[program->buffers_count++] =
-                (ct_buffer){.bytes = in->scratch_bytes, .first = in->node, .last = in->node, .kind = CT_BYTES_OTHER};
+                (ct_buffer){.bytes = in->scratch_bytes, .first = in->node, .last = in->node, .shared = program->move_axes != 0, .kind = CT_BYTES_OTHER};
     }
 }
 
-// The largest sums of live bytes, in each space and in both, where that is, and what it consists of.
+// The largest sum of live bytes, where it is, and what it consists of.
 static void find_peak(ct_plan *plan, ct_plan_program *program) {
     int nodes = program->graph->nodes_count;
-    int64_t *change[2] = {ct_calloc((size_t)nodes + 2, sizeof(int64_t)), ct_calloc((size_t)nodes + 2, sizeof(int64_t))};
+    int64_t *change = ct_calloc((size_t)nodes + 2, sizeof *change);
     for (int i = 0; i < program->buffers_count; i++) {
-        const ct_buffer *b = &program->buffers[i];
-        change[b->shared][b->first] += (int64_t)b->bytes;
-        change[b->shared][b->last + 1] -= (int64_t)b->bytes;
+        change[program->buffers[i].first] += (int64_t)program->buffers[i].bytes;
+        change[program->buffers[i].last + 1] -= (int64_t)program->buffers[i].bytes;
     }
-    int64_t live[2] = {0}, most = -1;
+    int64_t live = 0;
     for (int n = 0; n < nodes; n++) {
-        for (int s = 0; s < 2; s++) {
-            size_t *largest = s ? &program->shared_live_bytes : &program->live_bytes;
-            live[s] += change[s][n];
-            if ((size_t)live[s] > *largest) *largest = (size_t)live[s];
-        }
-        if (live[0] + live[1] <= most) continue;
-        most = live[0] + live[1];
+        live += change[n];
+        if ((size_t)live <= program->live_bytes) continue;
+        program->live_bytes = (size_t)live;
         program->peak_node = n;
     }
-    free(change[0]);
-    free(change[1]);
+    free(change);
     for (int i = 0; i < plan->kept_count; i++) program->peak_kinds[plan->kept[i].kind] += plan->kept[i].bytes;
     for (int i = 0; i < program->buffers_count; i++) {
         const ct_buffer *b = &program->buffers[i];
         if (b->first <= program->peak_node && program->peak_node <= b->last) program->peak_kinds[b->kind] += b->bytes;
     }
-}
-
-// Places the temporaries of one space.
-static size_t place_temporaries(ct_plan_program *program, int shared, size_t live_bytes) {
-    ct_buffer *some = ct_malloc(sizeof *some * (size_t)(program->buffers_count + 1));
-    int count = 0;
-    for (int i = 0; i < program->buffers_count; i++)
-        if (program->buffers[i].shared == shared) some[count++] = program->buffers[i];
-    size_t extent = ct_place_buffers(some, count, live_bytes);
-    for (int i = 0, k = 0; i < program->buffers_count; i++)
-        if (program->buffers[i].shared == shared) program->buffers[i].offset = some[k++].offset;
-    free(some);
-    return extent;
 }
 
 int ct_plan_is_shared(const ct_plan *plan, ct_program program, int value) {
@@ -299,8 +291,8 @@ static ct_status plan_program(planning *p, int which) {
     list_temporaries(p, which);
     CT_TRY(check_total(p->plan, program));
     find_peak(p->plan, program);
-    program->extent_bytes = place_temporaries(program, 0, program->live_bytes);
-    program->shared_extent_bytes = place_temporaries(program, 1, program->shared_live_bytes);
+    size_t *extent = program->move_axes ? &program->shared_extent_bytes : &program->extent_bytes;
+    *extent = ct_place_buffers(program->buffers, program->buffers_count, program->live_bytes);
     resolve_offsets(p, which);
     ct_plan *plan = p->plan;
     size_t own = plan->kept_bytes + program->extent_bytes, shared = plan->shared_kept_bytes + program->shared_extent_bytes;

@@ -74,7 +74,7 @@ static void print_programs(const ct_plan *plan, ct_string *out) {
         const ct_plan_program *p = &plan->programs[w];
         if (!p->graph) continue;
         char text[32];
-        ct_bytes_text((double)p->extent_bytes, text, sizeof text);
+        ct_bytes_text((double)(p->extent_bytes + p->shared_extent_bytes), text, sizeof text);
         ct_string_add(out, "%-10s %13d %14.4g %14s\n", ct_program_name((ct_program)w), p->instructions_count,
                       ct_plan_program_flops(plan, (ct_program)w), text);
     }

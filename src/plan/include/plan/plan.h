@@ -1,8 +1,9 @@
 // The plan: for each program which kernel runs when and on which bytes. Exact before it starts; it touches no memory.
 //
-// Two spaces: one private to the rank, and one that the ranks of its node can read, for what moves take from others. In each, first what is
-// kept between runs (feeds, parameters, moments, accumulators, low-precision weights, outputs), then one region that the programs use in turn
-// for their temporaries. Offsets are multiples of 64 bytes; those in the shared space are the same on every rank, uneven shards or not.
+// Two spaces: one private to the rank, and one that the ranks of its node can read. In each, first what is kept between runs (feeds,
+// parameters, moments, accumulators, low-precision weights, outputs), shared where a move reads it; then one region that programs use in
+// turn for their temporaries, all of them shared where a program moves anything: two regions would peak at different times. Offsets are
+// multiples of 64 bytes; those in the shared space are the same on every rank, uneven shards or not.
 #pragma once
 #include "graph/graph.h"
 #include "kernels/kernel.h"
@@ -58,8 +59,7 @@ typedef struct {
     size_t *value_offset;  // by value id: its first byte in the space
     int *value_buffer;     // by value id: index into buffers, or -1 - index into the plan's kept buffers
     size_t live_bytes;     // largest sum of live temporaries (rounded to 64 bytes each)
-    size_t extent_bytes;   // what their placement takes
-    size_t shared_live_bytes, shared_extent_bytes; // the same of the shared space
+    size_t extent_bytes, shared_extent_bytes; // what their placement takes in the private, or else in the shared space
     unsigned move_axes;    // axes over which any of its moves reaches
     int peak_node;         // where that largest sum is
     size_t peak_kinds[CT_BYTES_KINDS]; // all bytes at that node, kept ones included
