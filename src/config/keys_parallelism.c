@@ -23,6 +23,7 @@ static const config_choice schedules[] = {{"GPipe", CT_CFG_GPIPE},
 static const config_choice balancers[] = {
     {"headtail", CT_CFG_HEADTAIL}, {"ptrr", CT_CFG_PTRR}, {"none", CT_CFG_BALANCER_NONE}, {NULL, 0}};
 static const config_choice rotations[] = {{"allgather", CT_CFG_ALLGATHER}, {"alltoall", CT_CFG_ALLTOALL}, {NULL, 0}};
+static const config_choice reductions[] = {{"micro_batch", CT_CFG_REDUCE_MICRO_BATCH}, {"step", CT_CFG_REDUCE_STEP}, {NULL, 0}};
 static const config_choice expert_comms[] = {{"standard", CT_CFG_STANDARD}, {"deepep", CT_CFG_DEEPEP}, {NULL, 0}};
 
 static const char with_tp[] = "parallelism.tensor_parallel_degree",
@@ -48,7 +49,7 @@ static const config_key keys[] = {
      .numbers = true, .use = USE_GATED, .why = with_tp,
      .help = "Compute the loss from whole logits, not vocabulary shards."},
     {"parallelism", "enable_async_tensor_parallel", KEY_BOOL, .offset = AT(enable_async_tensor_parallel),
-     .default_text = "false", .use = USE_GATED, .why = with_tp,
+     .default_text = "false", .use = USE_NONE, .why = "inside a node ranks read one another in place; between nodes this version does not overlap",
      .help = "Overlap tensor-parallel collectives with products."},
     {"parallelism", "enable_sequence_parallel", KEY_BOOL, .offset = AT(enable_sequence_parallel),
      .default_text = "true", .use = USE_GATED, .why = with_tp, .source = FROM_TITAN_MAIN,
@@ -90,6 +91,10 @@ static const config_key keys[] = {
     {"parallelism", "context_parallel_rotate_method", KEY_ENUM, .offset = AT(context_parallel_rotate_method),
      .default_text = "\"allgather\"", .choices = rotations, .numbers = true, .use = USE_GATED, .why = with_cp,
      .help = "How keys and values reach the other ranks of a sequence."},
+    {"parallelism", "gradient_reduction", KEY_ENUM, .offset = AT(gradient_reduction), .default_text = "\"micro_batch\"",
+     .choices = reductions, .numbers = true, .source = FROM_US,
+     .help = "When ranks add their weight gradients up: after each micro-batch, in shards and in one order, or once a step, which moves less, "
+             "keeps whole gradients and rounds otherwise."},
     {"parallelism", "expert_parallel_degree", KEY_INT, .offset = AT(expert_parallel_degree), .default_text = "1",
      .range = &config_at_least_1, .unit = "ranks", .numbers = true, .built = "1",
      .help = "Ranks that share the experts."},

@@ -129,14 +129,14 @@ static ct_status pass_partial(inference *in, int i, int axis, ct_layout *out_lay
     const ct_op *op = in->node->op;
     for (int o = 0; o < op->outputs; o++)
         if (addend_in_place(op, o) == i) return CT_OK; // compared with the output below
-    int additive = (op->flags & CT_OP_ADDITIVE) != 0;
+    int in_place = addend_in_place(op, 0), additive = (op->flags & CT_OP_ADDITIVE) && in_place < 0;
     CT_CHECK(additive || op->flags & CT_OP_LINEAR0 << i, CT_INVALID, "operand %d is a partial sum over %s, and %s is not linear in it", i,
              axis_name(in, axis), op->name);
     CT_CHECK(in->letter_of_axis[axis] < 0, CT_INVALID, "operand %d is a partial sum over %s, which cuts %s of another", i,
              axis_name(in, axis), in->letters[in->letter_of_axis[axis]].letter);
     for (int j = 0; j < in->node->inputs_count; j++) {
         int partial = (ct_layout_axes(layout_of(in, j), CT_CUT_SUM) >> axis & 1) != 0;
-        CT_CHECK(j == i || partial == additive, CT_INVALID, "operand %d is a partial sum over %s, operand %d is %s", i, axis_name(in, axis), j,
+        CT_CHECK(j == i || j == in_place || partial == additive, CT_INVALID, "operand %d is a partial sum over %s, operand %d is %s", i, axis_name(in, axis), j,
                  partial ? "one too" : "not");
     }
     for (int o = 0; o < op->outputs; o++)

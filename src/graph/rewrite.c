@@ -64,7 +64,8 @@ ct_status ct_rewrite_end(ct_rewrite *rewrite) {
     ct_status status = ct_graph_status(rewrite->to);
     for (int i = 0; !status && i < rewrite->from->inputs_count; i++) {
         const ct_input *in = &rewrite->from->inputs[i];
-        if (in->update >= 0 && rewrite->map[in->value] >= 0)
+        if (in->update < 0 || rewrite->map[in->value] < 0) continue;
+        if (rewrite->to->values[rewrite->map[in->value]].node < 0) // else what was an input is a value of the program's own by now
             ct_build_update(rewrite->to, ct_rewrite_value(rewrite, in->value), ct_rewrite_value(rewrite, in->update));
     }
     for (int i = 0; !status && i < rewrite->from->outputs_count; i++)
@@ -73,4 +74,9 @@ ct_status ct_rewrite_end(ct_rewrite *rewrite) {
     free(rewrite->map);
     rewrite->map = NULL;
     return status;
+}
+
+void ct_rewrite_abandon(ct_rewrite *rewrite) {
+    free(rewrite->map);
+    rewrite->map = NULL;
 }

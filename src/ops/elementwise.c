@@ -66,6 +66,7 @@ const ct_op ct_op_accumulate = {
     .rule = "*, *,  -> *",
     .dtypes = "ffi>f",
     .inputs = 3, .outputs = 1,
+    .flags = CT_OP_ADDITIVE | CT_OP_LINEAR0 << 1,
     .must_alias = {1},
     .reference = accumulate_reference,
 };

@@ -128,7 +128,13 @@ static double price(choice *c, int axis, int letter_index) {
 static int bound_by_state(choice *c, int axis, int *out_letter) {
     for (int i = 0; i < c->node->inputs_count; i++) {
         if (output_in_place(c, i) < 0 || !input_of(c->p, c->inputs[i]) || is_unplaced(c->p, c->inputs[i])) continue;
-        if (c->node->op->flags & CT_OP_ADDITIVE && is_partial(c, i, axis)) continue; // what is summed decides
+        if (c->node->op->flags & CT_OP_ADDITIVE && is_partial(c, i, axis)) { // what is summed decides, or is a sum itself
+            int others = 0;
+            for (int j = 0; j < c->node->inputs_count; j++) others |= j != i && is_partial(c, j, axis);
+            if (!others) continue;
+            *out_letter = KEEP_SUM;
+            return 1;
+        }
         *out_letter = cut_letter(c, i, axis);
         return 1;
     }
@@ -212,7 +218,7 @@ static ct_layout wanted_of(choice *c, int i) {
     int o = output_in_place(c, i), addend = o >= 0 && (c->node->op->flags & CT_OP_ADDITIVE);
     for (int a = 0; a < c->p->p->mesh.axes_count; a++) {
         int l = c->axis_letter[a];
-        if (l == KEEP_SUM) ct_layout_add(&layout, a, CT_CUT_SUM, 0);
+        if (l == KEEP_SUM && is_partial(c, i, a)) ct_layout_add(&layout, a, CT_CUT_SUM, 0);
         else if (addend && l >= 0 && !has_letter(c, &c->rule.out[o], type_at(c, i)->dims_count, l)) ct_layout_add(&layout, a, CT_CUT_SUM, 0);
     }
     if (addend) layout.partial = (uint8_t)type_at(c, i)->dtype;

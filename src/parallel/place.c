@@ -19,6 +19,12 @@ static void place_input(placer *p, int index) {
     else if (in->kind == CT_PARAMETER || in->kind == CT_WEIGHT_LOWP) *layout = ct_layout_of_weight(from, p->p, type);
     else if (known >= 0) *layout = p->states->values[p->states->inputs[known].value].layout;
     else p->unplaced[index] = 1;
+    // Gradients that micro only piled up are added up before anything else is done with them.
+    if (in->kind == CT_GRADIENT && p->binding == CT_PLACE_STATES && ct_layout_axes(layout, CT_CUT_SUM)) {
+        ct_layout spread = ct_layout_of_accumulator(p->p, layout);
+        ct_graph_at(to, CT_OPTIMIZER, -1, "%s", in->name);
+        p->r.map[in->value] = placer_move(p, value, &spread);
+    }
 }
 
 // An accumulator that nobody has placed yet lies so that its part's sums are spread.
@@ -30,7 +36,7 @@ static void place_accumulators(placer *p, const ct_node *node, const int *inputs
         for (int j = 0; j < node->inputs_count; j++)
             if (j != i && ct_type_elems(&p->r.to->values[inputs[j]].type) == ct_type_elems(&p->r.to->values[inputs[i]].type))
                 part = layout_at(p, inputs[j]);
-        *layout_at(p, inputs[i]) = ct_layout_of_accumulator(p->p, part);
+        *layout_at(p, inputs[i]) = p->p->reduce_once ? *part : ct_layout_of_accumulator(p->p, part);
         p->unplaced[p->r.to->values[inputs[i]].output] = 0;
     }
 }
@@ -38,10 +44,10 @@ static void place_accumulators(placer *p, const ct_node *node, const int *inputs
 // ---- nodes ----
 static ct_status cannot_cut(placer *p, const ct_node *node, ct_status why) {
     int64_t common = 0;
-    for (int v = 0; v < p->r.to->values_count; v++) {
-        const ct_type *type = &p->r.to->values[v].type;
+    for (int v = 0; v < p->r.from->values_count; v++) {
+        const ct_type *type = &p->r.from->values[v].type;
         for (int d = 0; d < type->dims_count; d++) {
-            if (ct_graph_role_of(p->r.to, type->dims[d].name) != CT_ROLE_HEADS) continue;
+            if (ct_graph_role_of(p->r.from, type->dims[d].name) != CT_ROLE_HEADS) continue;
             int64_t a = common, b = type->dims[d].extent;
             while (b) {
                 int64_t rest = a % b;
@@ -182,8 +188,10 @@ ct_status ct_place(const ct_graph *from, const ct_parallel *parallel, int bindin
     ct_rewrite_begin(&p.r, from, to, 0);
     to->mesh = parallel->mesh;
     p.unplaced = CT_ARENA_ARRAY(&to->arena, unsigned char, from->inputs_count + 1);
-    ct_status status = place_all(&p), ended = ct_rewrite_end(&p.r);
+    ct_status status = place_all(&p);
+    if (status) ct_rewrite_abandon(&p.r);
+    else status = ct_rewrite_end(&p.r);
     free(p.moves);
     free(p.moved);
-    return status ? status : ended;
+    return status;
 }

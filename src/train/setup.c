@@ -149,6 +149,7 @@ int ct_setup_least_ranks(const ct_config *config) {
 ct_status ct_setup_parallel(const ct_config *config, int ranks, ct_parallel *out) {
     const ct_config_parallelism *c = &config->parallelism;
     *out = (ct_parallel){.sequence_parallel = c->enable_sequence_parallel, .loss_parallel = !c->disable_loss_parallel,
+                         .reduce_once = c->gradient_reduction == CT_CFG_REDUCE_STEP,
                          .ring = c->context_parallel_rotate_method == CT_CFG_ALLTOALL};
     ct_degrees degrees = {c->pipeline_parallel_degree, c->data_parallel_replicate_degree, c->data_parallel_shard_degree,
                           c->context_parallel_degree, c->tensor_parallel_degree};

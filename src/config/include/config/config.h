@@ -70,6 +70,7 @@ typedef enum {
 } ct_cfg_schedule;
 typedef enum { CT_CFG_HEADTAIL, CT_CFG_PTRR, CT_CFG_BALANCER_NONE } ct_cfg_load_balancer;
 typedef enum { CT_CFG_ALLGATHER, CT_CFG_ALLTOALL } ct_cfg_rotate;
+typedef enum { CT_CFG_REDUCE_MICRO_BATCH, CT_CFG_REDUCE_STEP } ct_cfg_reduction;
 typedef enum { CT_CFG_STANDARD, CT_CFG_DEEPEP } ct_cfg_expert_comm;
 typedef enum { CT_CFG_SYNC, CT_CFG_ASYNC, CT_CFG_ASYNC_PINNED } ct_cfg_async;
 typedef enum { CT_CFG_AC_SELECTIVE, CT_CFG_AC_FULL, CT_CFG_AC_MEMORY_BUDGET, CT_CFG_AC_NONE } ct_cfg_ac_mode;
@@ -204,6 +205,7 @@ typedef struct {
     int64_t context_parallel_degree;
     ct_cfg_load_balancer context_parallel_load_balancer;
     ct_cfg_rotate context_parallel_rotate_method;
+    ct_cfg_reduction gradient_reduction; // ext
     int64_t expert_parallel_degree, expert_tensor_parallel_degree;
     ct_cfg_expert_comm expert_parallel_comm_backend;
 } ct_config_parallelism;

@@ -25,3 +25,6 @@ void ct_rewrite_at(ct_rewrite *rewrite, ct_provenance from);
 
 // Pairs state updates, copies the named outputs, frees the map, and returns the new graph's build status.
 ct_status ct_rewrite_end(ct_rewrite *rewrite);
+
+// Ends a rewrite that failed: the new graph is the caller's to deinit.
+void ct_rewrite_abandon(ct_rewrite *rewrite);

@@ -9,6 +9,7 @@ typedef struct {
     ct_mesh mesh;          // axes named dp_replicate, dp_shard, cp, tp, in this order; of size 1: left out
     int sequence_parallel; // between its products, tp cuts the sequence
     int loss_parallel;     // the loss is computed from a cut vocabulary
+    int reduce_once;       // weight gradients are added up by update, once a step, not after each micro-batch
     int ring;              // keys and values go round over cp instead of being gathered
 } ct_parallel;
 
