@@ -248,7 +248,7 @@ static void train_refuses_what_is_not_built(void **state) {
     assert_train_says("[training]\nmixed_precision_param = \"float32\"\n[optimizer]\nname = \"Adam\"", "", 0, "");
     assert_train_says("[activation_checkpoint]\nselective_ac_option = \"op\"", "", 0, "");
     assert_train_says(
-        "[parallelism]\npipeline_parallel_schedule = \"DualPipeV\"\nenable_async_tensor_parallel = true", "", 0, "");
+        "[parallelism]\npipeline_parallel_schedule = \"DualPipeV\"\nenable_sequence_parallel = true", "", 0, "");
     assert_train_says("[quantize.linear.float8]\nfilter_fqns = [\"output\"]\nemulate = true", "", 0, "");
 }
 
