@@ -157,7 +157,9 @@ static void activations_fall_with_tensor_and_context_parallelism(void **state) {
         snprintf(ring, sizeof ring, "--parallelism.context_parallel_degree %d --parallelism.context_parallel_rotate_method alltoall", ranks[i]);
         double of_tp = kept(s, ranks[i], tp, "full"), of_ring = kept(s, ranks[i], ring, "full"), plain = kept(s, ranks[i], ring, "none");
         printf("%d ranks: tp %.3f, ring %.3f; nothing recomputed: ring %.3f\n", ranks[i], of_tp, of_ring, plain);
-        if (!(of_tp <= 1.1 && of_ring <= 1.1 && plain <= 1.1)) fail_msg("more is kept than a rank's part");
+        // dh of the loss is a partial sum in f32, whole on each tp rank: as much as two of the 97 values of the stream in bf16.
+        double loss = 2.0 / 97 * (ranks[i] - 1);
+        if (!(of_tp <= 1.01 + loss && of_ring <= 1.01 && plain <= 1.01)) fail_msg("more is kept than a rank's part");
     }
 }
 
