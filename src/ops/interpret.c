@@ -32,23 +32,31 @@ double ct_reference_round(double x, ct_dtype dtype) {
     return (double)ct_f32_from_bf16(ct_bf16_from_f32(near));
 }
 
-// A view as a copy: elements lie in the same order; a slice starts `start` rows in, a concat's operands follow one another.
+// Copies `extent` slices along `dim` of one array into another, from slice `from` to slice `to` on; the types differ in that dim's extent only.
+static void copy_slices(const double *x, const ct_type *x_type, int64_t from, double *y, const ct_type *y_type, int64_t to, int dim, int64_t extent) {
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < dim; i++) outer *= x_type->dims[i].extent;
+    for (int i = dim + 1; i < x_type->dims_count; i++) inner *= x_type->dims[i].extent;
+    int64_t x_step = x_type->dims[dim].extent * inner, y_step = y_type->dims[dim].extent * inner;
+    for (int64_t o = 0; o < outer; o++)
+        memcpy(y + o * y_step + to * inner, x + o * x_step + from * inner, (size_t)(extent * inner) * sizeof *y);
+}
+
+// A view as a copy. Of a whole program's views that dims before a part's dim are more than 1 is no matter: memory is not shared here.
 static void run_view(const ct_graph *graph, const ct_node *node, ct_reference_values *values) {
     double *out = values->values[node->outputs[0]];
     const ct_type *type = &graph->values[node->outputs[0]].type;
-    size_t offset = 0;
-    if (!strcmp(node->op->name, "slice")) {
-        offset = (size_t)node->attrs[1];
-        for (int i = (int)node->attrs[0] + 1; i < type->dims_count; i++) offset *= (size_t)type->dims[i].extent;
-    }
-    if (node->inputs_count == 1) {
-        memcpy(out, values->values[node->inputs[0]] + offset, (size_t)ct_type_elems(type) * sizeof *out);
+    int dim = (int)node->attrs[0], is_slice = !strcmp(node->op->name, "slice");
+    if (!is_slice && strcmp(node->op->name, "concat")) { // split, merge: the elements lie in the same order
+        memcpy(out, values->values[node->inputs[0]], (size_t)ct_type_elems(type) * sizeof *out);
         return;
     }
+    int64_t at = 0;
     for (int i = 0; i < node->inputs_count; i++) {
-        size_t elems = (size_t)ct_type_elems(&graph->values[node->inputs[i]].type);
-        memcpy(out, values->values[node->inputs[i]], elems * sizeof *out);
-        out += elems;
+        const ct_type *x = &graph->values[node->inputs[i]].type;
+        int64_t extent = is_slice ? type->dims[dim].extent : x->dims[dim].extent;
+        copy_slices(values->values[node->inputs[i]], x, is_slice ? (int64_t)node->attrs[1] : 0, out, type, at, dim, extent);
+        at += extent;
     }
 }
 

@@ -1,6 +1,7 @@
 // What a rule allows to be sharded is true: the op on k ranks, each with its part of an index, equals the op on one. Outputs that have
 // the index are laid side by side, those that lack it are added (CT_OP_SUM) or their maximum is taken (CT_OP_MAX); an op that is
-// neither may not let an index be cut that one of its outputs lacks. Ranks get even and uneven parts.
+// neither may not let an index be cut that one of its outputs lacks. Ranks get even and uneven parts, and nothing. What an op adds to in
+// place is then partial as well: each rank has a share of it.
 #include "example.h"
 
 #include <math.h>
@@ -11,16 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { SEEDS = 4 };
-
-static int is_fixed(const ct_rule *rule, const char *letter) {
-    for (int i = 0; i < rule->inputs + rule->outputs; i++) {
-        const ct_rule_operand *operand = i < rule->inputs ? &rule->in[i] : &rule->out[i - rule->inputs];
-        for (int d = 0; d < operand->count; d++)
-            if (!strcmp(operand->index[d].letter, letter) && operand->index[d].fixed) return 1;
-    }
-    return 0;
-}
+enum { SEEDS = 4, RANKS_MAX = 3 };
 
 // Adds one rank's output to what the ranks give together.
 static void combine(const example *whole, int output, int dim, int64_t begin, const example *part, double *sum) {
@@ -55,14 +47,6 @@ static double compare(const example *e, int output, const double *got, const cha
     return worst;
 }
 
-// What an op adds to in place counts once, where its output is a sum over the ranks: the first has it.
-static void clear_addend(example *part, const char *letter, int star) {
-    const ct_op *op = part->op;
-    if (!(op->flags & CT_OP_ADDITIVE) || !op->must_alias[0] || example_dim(&part->rule.out[0], letter, star) >= 0) return;
-    int i = op->must_alias[0] - 1;
-    memset(part->data[i], 0, sizeof(double) * (size_t)ct_type_elems(&part->in[i]));
-}
-
 static double check_cut(const example *e, const char *letter, int star, const int64_t *bounds, int ranks) {
     double *sum[CT_MAX_OUTPUTS] = {0}, worst = 0;
     for (int o = 0; o < e->outputs; o++) {
@@ -70,10 +54,14 @@ static double check_cut(const example *e, const char *letter, int star, const in
         sum[o] = ct_calloc((size_t)n + 1, sizeof *sum[o]);
         for (int64_t i = 0; i < n && e->op->flags & CT_OP_MAX; i++) sum[o][i] = -INFINITY;
     }
+    // What the op adds to is partial where its output is.
+    int addend = example_addend(e->op), adds = addend >= 0 && example_dim(&e->rule.out[0], letter, star) < 0;
+    example shares[RANKS_MAX];
+    example_share(e, adds ? 1u << addend : 0, ranks, shares);
     for (int r = 0; r < ranks; r++) {
         example part;
-        example_cut(e, letter, star, bounds[r], bounds[r + 1], &part);
-        if (r > 0) clear_addend(&part, letter, star);
+        example_cut(&shares[r], letter, star, bounds[r], bounds[r + 1], &part);
+        example_deinit(&shares[r]);
         example_run(&part);
         for (int o = 0; o < e->outputs; o++)
             combine(e, o, example_dim(&e->rule.out[o], letter, star), bounds[r], &part, sum[o]);
@@ -94,9 +82,10 @@ static void check_letter(example *e, const char *letter, int star, int64_t exten
             fail_msg("%s: %s may be cut, output %d lacks it, and the op is no sum or maximum", e->op->name, letter, o);
     if (extent < 3) return;
     const int64_t cuts[][4] = {{0, extent / 2, extent}, {0, 1, extent}, {0, extent - 1, extent},
-                               {0, extent / 3, 2 * extent / 3, extent}, {0, 1, 2, extent}, {0, 1, extent - 1, extent}};
+                               {0, 0, extent}, {0, extent, extent},
+                               {0, extent / 3, 2 * extent / 3, extent}, {0, 1, 2, extent}, {0, 1, extent - 1, extent}, {0, 1, extent, extent}};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
-        found->cut_error = fmax(found->cut_error, check_cut(e, letter, star, cuts[i], i < 3 ? 2 : 3));
+        found->cut_error = fmax(found->cut_error, check_cut(e, letter, star, cuts[i], i < 5 ? 2 : 3));
 }
 
 static void note_letter(finding *found, const char *letter) {
@@ -105,18 +94,14 @@ static void note_letter(finding *found, const char *letter) {
     if (!strstr(found->cuts, word)) snprintf(found->cuts + strlen(found->cuts), sizeof found->cuts - strlen(found->cuts), "%s", word);
 }
 
-// Every letter of the inputs, once.
 static void check_seed(example *e, finding *found) {
-    for (int i = 0; i < e->inputs; i++)
-        for (int d = 0; d < e->in[i].dims_count; d++) {
-            int star = example_is_star(&e->rule.in[i]);
-            const char *letter = star ? "*" : e->rule.in[i].index[d].letter;
-            int first = 1;
-            for (int j = 0; j < i; j++) first &= example_dim(&e->rule.in[j], letter, d) < 0;
-            if (!first || is_fixed(&e->rule, letter)) continue;
-            check_letter(e, letter, d, e->in[i].dims[d].extent, found);
-            note_letter(found, letter);
-        }
+    example_letter letters[LETTERS_MAX];
+    int count = example_letters(e, letters);
+    for (int i = 0; i < count; i++) {
+        if (letters[i].fixed) continue;
+        check_letter(e, letters[i].letter, letters[i].star, letters[i].extent, found);
+        note_letter(found, letters[i].letter);
+    }
 }
 
 void check_cuts(const ct_op *op, finding *found) {

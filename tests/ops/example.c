@@ -1,6 +1,7 @@
 // Examples from rules: letters get small extents, floats uniform numbers, integers 0 or 1, attributes what their name suggests.
 #include "example.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -192,6 +193,7 @@ void example_run(example *e) {
     ct_graph graph;
     ct_reference_values values;
     int node = example_build(e, &graph);
+    for (int o = 0; o < e->outputs && e->is_part; o++) graph.values[graph.nodes[node].outputs[o]].type = e->out[o];
     ct_reference_init(&values, &graph);
     for (int o = 0; o < e->outputs; o++)
         memcpy(graph.values[graph.nodes[node].outputs[o]].origin, e->out_origin[o], sizeof e->out_origin[o]);
@@ -231,7 +233,62 @@ void example_cut(const example *e, const char *letter, int star, int64_t begin, 
     }
     for (int o = 0; o < e->outputs; o++) {
         int dim = example_dim(&e->rule.out[o], letter, star);
-        if (dim >= 0) part.out_origin[o][dim] += begin;
+        if (dim >= 0) part.out[o].dims[dim].extent = end - begin, part.out_origin[o][dim] += begin;
     }
+    part.is_part = 1;
     *out_part = part;
+}
+
+static void add_letter(example_letter *letters, int *count, const example_letter *l) {
+    for (int i = 0; i < *count; i++)
+        if (!strcmp(letters[i].letter, l->letter) && letters[i].star == l->star) {
+            letters[i].fixed |= l->fixed;
+            return;
+        }
+    if (*count < LETTERS_MAX) letters[(*count)++] = *l;
+}
+
+int example_letters(const example *e, example_letter *out_letters) {
+    int count = 0;
+    for (int i = 0; i < e->inputs + e->outputs; i++) {
+        const ct_rule_operand *operand = i < e->inputs ? &e->rule.in[i] : &e->rule.out[i - e->inputs];
+        const ct_type *type = i < e->inputs ? &e->in[i] : &e->out[i - e->inputs];
+        int star = example_is_star(operand);
+        for (int d = 0; d < type->dims_count; d++) {
+            const ct_rule_index *index = &operand->index[star ? 0 : d];
+            add_letter(out_letters, &count, &(example_letter){index->letter, star ? d : 0, index->fixed, i < e->inputs, type->dims[d].extent});
+        }
+    }
+    return count;
+}
+
+// ---- shares ----
+
+int example_addend(const ct_op *op) { return op->flags & CT_OP_ADDITIVE && op->must_alias[0] ? op->must_alias[0] - 1 : -1; }
+
+static void share_input(example *parts, int input, int ranks) {
+    int whole_numbers = parts[0].in[input].dtype == CT_I64;
+    for (int64_t i = 0; i < ct_type_elems(&parts[0].in[input]); i++) {
+        double rest = parts[0].data[input][i];
+        for (int r = 0; r < ranks; r++) {
+            double share = rest * example_uniform(&parts[0]);
+            if (whole_numbers) share = rest > 0 ? floor(fabs(share)) : 0;
+            parts[r].data[input][i] = r == ranks - 1 ? rest : share;
+            rest -= share;
+        }
+    }
+}
+
+void example_share(const example *e, unsigned inputs, int ranks, example *out_shares) {
+    for (int r = 0; r < ranks; r++) {
+        out_shares[r] = *e;
+        memset(out_shares[r].result, 0, sizeof e->result);
+        for (int i = 0; i < e->inputs; i++) {
+            size_t bytes = (size_t)ct_type_elems(&e->in[i]) * sizeof(double);
+            out_shares[r].data[i] = ct_malloc(bytes + 1);
+            memcpy(out_shares[r].data[i], e->data[i], bytes);
+        }
+    }
+    for (int i = 0; i < e->inputs; i++)
+        if (inputs >> i & 1) share_input(out_shares, i, ranks);
 }

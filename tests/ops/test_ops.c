@@ -69,6 +69,11 @@ static void every_op_is_linear_where_it_says_so(void **state) {
     for (int i = 0; ct_ops[i]; i++) check_linear(ct_ops[i], &r->of[i]);
 }
 
+static void partial_sums_pass_where_an_op_says_so(void **state) {
+    report *r = *state;
+    for (int i = 0; ct_ops[i]; i++) check_shares(ct_ops[i], &r->of[i]);
+}
+
 static void every_sharding_agrees_with_one_rank(void **state) {
     report *r = *state;
     for (int i = 0; ct_ops[i]; i++) check_cuts(ct_ops[i], &r->of[i]);
@@ -119,13 +124,13 @@ static void products_and_attention_count_their_flops(void **state) {
 
 static int print_report(void **state) {
     const report *r = *state;
-    printf("\n%-15s %-8s %-20s %-8s %-12s %-8s %-10s %-9s %-9s kernels\n", "op", "linear", "gradient of inputs", "error",
-           "cut in", "error", "linear err", "f32 err", "bf16 err");
+    printf("\n%-20s %-8s %-8s %-8s %-8s %-20s %-8s %-12s %-8s %-8s %-8s kernels\n", "op", "linear", "error", "partial", "error",
+           "gradient of inputs", "error", "cut in", "error", "f32 err", "bf16 err");
     for (int i = 0; ct_ops[i]; i++) {
         const finding *f = &r->of[i];
-        printf("%-15s %-8s %-20s %-8.1e %-12s %-8.1e %-10.1e %-9.1e %-9.1e %s\n", ct_ops[i]->name, f->linear, f->gradient,
-               f->gradient_error, f->cuts, f->cut_error, f->linear_error, f->kernel_error[CT_F32], f->kernel_error[CT_BF16],
-               f->kernels);
+        printf("%-20s %-8s %-8.1e %-8s %-8.1e %-20s %-8.1e %-12s %-8.1e %-8.1e %-8.1e %s\n", ct_ops[i]->name, f->linear, f->linear_error,
+               f->shared, f->share_error, f->gradient, f->gradient_error, f->cuts, f->cut_error, f->kernel_error[CT_F32],
+               f->kernel_error[CT_BF16], f->kernels);
         printf("    %s\n", ct_ops[i]->check ? "(a view)" : ct_ops[i]->rule);
     }
     return 0;
@@ -143,6 +148,7 @@ int main(void) {
         cmocka_unit_test(every_entry_of_the_table_is_well_formed),
         cmocka_unit_test(products_and_attention_count_their_flops),
         cmocka_unit_test(every_op_is_linear_where_it_says_so),
+        cmocka_unit_test(partial_sums_pass_where_an_op_says_so),
         cmocka_unit_test(every_gradient_agrees_with_finite_differences),
         cmocka_unit_test(every_sharding_agrees_with_one_rank),
         cmocka_unit_test(every_kernel_agrees_with_its_reference),
