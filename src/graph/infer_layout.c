@@ -130,7 +130,8 @@ static ct_status pass_partial(inference *in, int i, int axis, ct_layout *out_lay
     for (int o = 0; o < op->outputs; o++)
         if (addend_in_place(op, o) == i) return CT_OK; // compared with the output below
     int in_place = addend_in_place(op, 0), additive = (op->flags & CT_OP_ADDITIVE) && in_place < 0;
-    CT_CHECK(additive || op->flags & CT_OP_LINEAR0 << i, CT_INVALID, "operand %d is a partial sum over %s, and %s is not linear in it", i,
+    int linear = i < CT_LINEAR_INPUTS && op->flags & CT_OP_LINEAR0 << i;
+    CT_CHECK(additive || linear, CT_INVALID, "operand %d is a partial sum over %s, and %s is not linear in it", i,
              axis_name(in, axis), op->name);
     CT_CHECK(in->letter_of_axis[axis] < 0, CT_INVALID, "operand %d is a partial sum over %s, which cuts %s of another", i,
              axis_name(in, axis), in->letters[in->letter_of_axis[axis]].letter);

@@ -37,7 +37,8 @@ enum {
     CT_OP_ROTATE = 32,  // of a move: each rank gets what the rank attrs[1] places before it on axis attrs[0] has, the last's going to the first
     CT_OP_BLOCKS = 64,  // fixed indices may be cut: the op then works on each rank's blocks by themselves, for passes that know what that means
     CT_OP_MACRO = 128,  // no kernel: a pass must expand it before the plan
-    CT_OP_LINEAR0 = 256, // linear in input 0 (a partial sum may pass through), LINEAR0 << i for input i
+    CT_OP_LINEAR0 = 256, // linear in input 0 (a partial sum may pass through), LINEAR0 << i for input i < 8
+    CT_LINEAR_INPUTS = 8,
     CT_OP_LOWP0 = 1 << 16, // input 0 is read in the compute dtype (precision pass casts a weight there), LOWP0 << i
     CT_OP_WHOLE0 = 1 << 28, // of a macro: output 0 is whole whatever is cut (its expansion reduces it), WHOLE0 << o
 };
