@@ -83,7 +83,8 @@ void ranks_scatter(all_ranks *r, int value, const double *whole, uint64_t *rando
             // Part k of an element is a function of the element and k, so that all ranks that hold it agree.
             double parts[64], rest = x;
             uint64_t seed = *random + (uint64_t)place(i, box.extent, box.offset, extents, dims) * 977;
-            for (int k = 0; k + 1 < count; k++) rest -= parts[k] = uniform(&seed);
+            int digits = r->placed->values[value].type.dtype == CT_I64; // whole numbers: the last has them all
+            for (int k = 0; k + 1 < count; k++) rest -= parts[k] = digits ? 0 : uniform(&seed);
             parts[count - 1] = rest;
             int me = 0;
             while (group[me] != rank) me++;
