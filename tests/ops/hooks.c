@@ -229,7 +229,7 @@ static const example_hook hooks[] = {
     {.op = "rmsnorm_grad", .fill = fill_rmsnorm_grad},
     {.op = "rope_angles", .attrs = attrs_rope_angles, .fill = fill_rope_angles},
     {.op = "rope", .extent = even_head, .attrs = attrs_seed_parity, .fill = fill_rope},
-    {.op = "attention", .fill = fill_attention},
+    {.op = "attention", .fill = fill_attention, .wide_outputs = 1}, // parts of a softmax are merged in f32
     {.op = "attention_grad", .fill = fill_attention_grad},
     {.op = "attention_block", .fill = fill_attention},
     {.op = "attention_block_grad", .fill = fill_attention_grad},
