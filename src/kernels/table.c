@@ -3,26 +3,26 @@
 
 #include <string.h>
 
-extern const ct_kernel ct_kernels_matmul[], ct_kernels_attention_merge[];
+extern const ct_kernel ct_kernels_matmul[];
 // simd/ and tiled/: a table for each file and instruction set
 extern const ct_kernel ct_kernels_attention_avx512bf16[], ct_kernels_attention_avx512[], ct_kernels_attention_grad_avx512bf16[],
     ct_kernels_attention_grad_avx512[];
-extern const ct_kernel ct_kernels_attention_plain_avx512[], ct_kernels_embed_avx512[], ct_kernels_norm_avx512[],
+extern const ct_kernel ct_kernels_attention_plain_avx512[], ct_kernels_attention_merge_avx512[], ct_kernels_embed_avx512[], ct_kernels_norm_avx512[],
     ct_kernels_optimizer_avx512[], ct_kernels_pointwise_avx512[], ct_kernels_rope_avx512[], ct_kernels_vocab_avx512[];
-extern const ct_kernel ct_kernels_attention_plain_avx2[], ct_kernels_embed_avx2[], ct_kernels_norm_avx2[],
+extern const ct_kernel ct_kernels_attention_plain_avx2[], ct_kernels_attention_merge_avx2[], ct_kernels_embed_avx2[], ct_kernels_norm_avx2[],
     ct_kernels_optimizer_avx2[], ct_kernels_pointwise_avx2[], ct_kernels_rope_avx2[], ct_kernels_vocab_avx2[];
-extern const ct_kernel ct_kernels_attention_plain_generic[], ct_kernels_embed_generic[], ct_kernels_norm_generic[],
+extern const ct_kernel ct_kernels_attention_plain_generic[], ct_kernels_attention_merge_generic[], ct_kernels_embed_generic[], ct_kernels_norm_generic[],
     ct_kernels_optimizer_generic[], ct_kernels_pointwise_generic[], ct_kernels_rope_generic[], ct_kernels_vocab_generic[];
 
 const ct_kernel *const ct_kernel_tables[] = {
-    ct_kernels_matmul, ct_kernels_attention_merge,
+    ct_kernels_matmul,
     ct_kernels_attention_avx512bf16, ct_kernels_attention_grad_avx512bf16, ct_kernels_attention_avx512,
     ct_kernels_attention_grad_avx512,
-    ct_kernels_attention_plain_avx512, ct_kernels_embed_avx512, ct_kernels_norm_avx512, ct_kernels_optimizer_avx512,
+    ct_kernels_attention_plain_avx512, ct_kernels_attention_merge_avx512, ct_kernels_embed_avx512, ct_kernels_norm_avx512, ct_kernels_optimizer_avx512,
     ct_kernels_pointwise_avx512, ct_kernels_rope_avx512, ct_kernels_vocab_avx512,
-    ct_kernels_attention_plain_avx2, ct_kernels_embed_avx2, ct_kernels_norm_avx2, ct_kernels_optimizer_avx2,
+    ct_kernels_attention_plain_avx2, ct_kernels_attention_merge_avx2, ct_kernels_embed_avx2, ct_kernels_norm_avx2, ct_kernels_optimizer_avx2,
     ct_kernels_pointwise_avx2, ct_kernels_rope_avx2, ct_kernels_vocab_avx2,
-    ct_kernels_attention_plain_generic, ct_kernels_embed_generic, ct_kernels_norm_generic, ct_kernels_optimizer_generic,
+    ct_kernels_attention_plain_generic, ct_kernels_attention_merge_generic, ct_kernels_embed_generic, ct_kernels_norm_generic, ct_kernels_optimizer_generic,
     ct_kernels_pointwise_generic, ct_kernels_rope_generic, ct_kernels_vocab_generic,
     NULL,
 };
