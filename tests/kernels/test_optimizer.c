@@ -143,6 +143,59 @@ static void the_norm_is_exact_for_any_parts_and_threads(void **state) {
     free(x);
 }
 
+// ---- what ranks have of a gradient, added up as integers -------------------------------------------------------
+
+static ct_tensor digits_of(int64_t *digits, int64_t numbers) {
+    return (ct_tensor){.data = digits, .dtype = CT_I64, .dims_count = 1, .dims = {numbers * CT_WIDE_DIGITS}};
+}
+
+// The digits of a gradient's squares, its parts on several ranks (some of which may have nothing), each counted `copies` times; not normalised.
+static void sum_over_ranks(const float *x, int64_t n, const int64_t *bounds, int ranks, int64_t copies, const char *isa, int64_t *sum) {
+    ct_wide_clear(sum);
+    for (int r = 0; r < ranks; r++) {
+        int64_t begin = n * bounds[r] / 100, end = n * bounds[r + 1] / 100, digits[CT_WIDE_DIGITS];
+        memset(digits, 0x5a, sizeof digits);
+        ct_call call = {.inputs = 1, .outputs = 1, .attrs = {1}, .in[0] = vector((float *)x + begin, end - begin), .out[0] = digits_of(digits, 1)};
+        run_call("wide_of", &call, isa, 1 + r % 3);
+        for (int i = 0; i < CT_WIDE_DIGITS; i++) sum[i] += copies * digits[i];
+    }
+}
+
+// The norm of two numbers together.
+static float norm_of_both(int64_t *both, const char *isa) {
+    int64_t total[CT_WIDE_DIGITS];
+    float norm;
+    ct_call add = {.inputs = 1, .outputs = 1, .in[0] = digits_of(both, 2), .out[0] = digits_of(total, 1)};
+    run_call("wide_total", &add, isa, 2);
+    ct_call root = {.inputs = 1, .outputs = 1, .in[0] = digits_of(total, 1), .out[0] = {.data = &norm, .dtype = CT_F32}};
+    run_call("wide_norm", &root, isa, 1);
+    for (int i = 0; i < CT_WIDE_DIGITS - 2; i++) assert_true(total[i] >= 0 && total[i] <= UINT32_MAX); // normalised
+    return norm;
+}
+
+static void the_norm_of_any_cuts_over_ranks_has_the_bits_of_one_ranks(void **state) {
+    (void)state;
+    enum { N = 30011, FIRST = 20000 };
+    static const int64_t cuts[][5] = {{0, 100}, {0, 50, 100}, {0, 0, 100, 100}, {0, 34, 68, 100, 100}, {0, 25, 50, 75, 100}};
+    static const int ranks[] = {1, 2, 3, 4, 4};
+    float *x = ct_malloc(N * sizeof *x);
+    for (int i = 0; i < N; i++) x[i] = (float)(endless(1, i, 0) * pow(10, 15 * endless(2, i, 0)));
+    float want = norm_of(x, N, 1, 1, NULL);
+    for (int bad = 0; bad < 2; bad++) {
+        for (const char *const *isa = machine_isas(); *isa; isa++)
+            for (int c = 0; c < 5; c++)
+                for (int64_t copies = 1; copies <= 1 << 20; copies <<= 20) {
+                    int64_t both[2 * CT_WIDE_DIGITS];
+                    sum_over_ranks(x, FIRST, cuts[c], ranks[c], copies, *isa, both);
+                    sum_over_ranks(x + FIRST, N - FIRST, cuts[4 - c], ranks[4 - c], copies, *isa, both + CT_WIDE_DIGITS);
+                    float norm = norm_of_both(both, *isa);
+                    assert_true(bad ? !isfinite(norm) : norm == want * (copies == 1 ? 1 : 1024)); // the root of 2^20 is exact
+                }
+        x[777] = INFINITY;
+    }
+    free(x);
+}
+
 static float factor_of(float norm, double max_norm) {
     float factor;
     ct_call call = {.inputs = 1,
@@ -169,6 +222,7 @@ int main(void) {
         cmocka_unit_test(an_update_with_a_factor_that_is_not_finite_changes_nothing),
         cmocka_unit_test(an_update_has_the_same_bits_under_every_cut),
         cmocka_unit_test(the_norm_is_exact_for_any_parts_and_threads),
+        cmocka_unit_test(the_norm_of_any_cuts_over_ranks_has_the_bits_of_one_ranks),
         cmocka_unit_test(the_clip_factor_is_at_most_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,6 +137,7 @@ static void fill_wide(example *e, int input) {
     ct_wide_clear(digits);
     for (int i = 0; i < 5; i++) ct_wide_add(digits, fabs(example_uniform(e)) * pow(2, example_below(e, 40)));
     ct_wide_normalise(digits);
+    for (int i = 0; i < CT_WIDE_DIGITS && e->seed % 2; i++) digits[i] *= 1 + example_below(e, 1 << 20); // a sum of so many
     write_digits(digits, e->data[input]);
 }
 static void fill_wide_sum(example *e) {
@@ -152,7 +153,9 @@ static void fill_wide_total(example *e) {
         int64_t digits[CT_WIDE_DIGITS];
         ct_wide_clear(digits);
         for (int k = 0; k < 5; k++) ct_wide_add(digits, fabs(example_uniform(e)) * pow(2, example_below(e, 40)));
-        write_digits(digits, e->data[0] + i); // not normalised
+        ct_wide_normalise(digits);
+        for (int k = 0; k < CT_WIDE_DIGITS; k++) digits[k] *= 1 + example_below(e, 1 << 20); // no longer normal: a sum of so many
+        write_digits(digits, e->data[0] + i);
     }
 }
 static void fill_wide_norm(example *e) { fill_wide(e, 0); }
