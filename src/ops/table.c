@@ -29,9 +29,23 @@ const ct_op *const ct_ops[] = {
     NULL,
 };
 
+// What plugins added, in the order in which they did.
+enum { MOST_ADDED = 256 };
+static const ct_op *added[MOST_ADDED];
+static int added_count;
+
+ct_status ct_ops_add(const ct_op *op) {
+    CT_CHECK(added_count < MOST_ADDED, CT_INVALID, "more than %d ops of plugins", MOST_ADDED);
+    CT_CHECK(!ct_op_find(op->name), CT_INVALID, "there is an op %s already", op->name);
+    added[added_count++] = op;
+    return CT_OK;
+}
+
 // A few dozen names, compared by first letter before anything else: no index is worth its code.
 const ct_op *ct_op_find(const char *name) {
     for (int i = 0; ct_ops[i]; i++)
         if (ct_ops[i]->name[0] == name[0] && !strcmp(ct_ops[i]->name, name)) return ct_ops[i];
+    for (int i = 0; i < added_count; i++)
+        if (!strcmp(added[i]->name, name)) return added[i];
     return NULL;
 }

@@ -163,7 +163,20 @@ ct_status ct_view_check_memory(const ct_graph *graph, const ct_node *node) {
     return CT_OK;
 }
 
-// Along a dim that is cut, each rank has its own part of what the global slice says.
+// In how many parts the mesh cuts input 0's dim.
+static int64_t parts_of(const ct_graph *g, const ct_node *node, int dim) {
+    unsigned axes = ct_layout_axes_of_dim(&g->values[node->inputs[0]].layout, dim);
+    int64_t parts = 1;
+    for (int a = 0; a < g->mesh.axes_count; a++)
+        if (axes >> a & 1) parts *= g->mesh.axes[a].size;
+    return parts;
+}
+
+// Along a dim that is cut, each rank has its own part of what the global slice says: its start must be whole there.
+static int slice_map(const ct_graph *g, const ct_node *node, int in_dim, int *out_dim) {
+    *out_dim = in_dim;
+    return in_dim != (int)node->attrs[0] || (int64_t)node->attrs[1] % parts_of(g, node, in_dim) == 0;
+}
 static void slice_localise(const ct_graph *global, const ct_graph *local, ct_node *node) {
     int dim = (int)node->attrs[0], x = node->inputs[0];
     int64_t whole = global->values[x].type.dims[dim].extent, part = local->values[x].type.dims[dim].extent;
@@ -205,7 +218,7 @@ const ct_op ct_op_slice = {
     .attrs = {"dim", "start"},
     .flags = CT_OP_VIEW | CT_OP_LINEAR0,
     .must_alias = {1},
-    .check = slice_check, .map_dim = same_map, .localise = slice_localise,
+    .check = slice_check, .map_dim = slice_map, .localise = slice_localise,
 };
 
 const ct_op ct_op_concat = {

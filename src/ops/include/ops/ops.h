@@ -7,6 +7,8 @@
 
 extern const ct_op *const ct_ops[]; // NULL-terminated; ops/table.c
 const ct_op *ct_op_find(const char *name);
+// Adds an op of a plugin, which lives as long as the process, to those that are found by name. Before other threads read the table.
+ct_status ct_ops_add(const ct_op *op);
 
 // ---- products: y[B T N] = x[B T K] w[N K]ᵀ; f32 accumulation; out_f32: y is f32 whatever c is ----
 ct_value ct_matmul(ct_graph *g, ct_value x_BTK, ct_value w_NK, int out_f32);
