@@ -34,6 +34,7 @@ typedef struct {
 
 static ct_status load(planned *p, const char *path, int argc, char **argv) {
     CT_TRY(ct_config_load(&p->arena, path, argc, argv, &p->config));
+    CT_TRY(ct_setup_plugins(p->config));
     CT_TRY(ct_setup_model(&p->arena, p->config, &p->model));
     CT_TRY(ct_setup_check_sizes(p->config, &p->model, 0));
     ct_parallel parallel;

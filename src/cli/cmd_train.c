@@ -117,6 +117,7 @@ static ct_status train(const char *path, int ranks, int argc, char **argv, int *
     ct_status status = ct_config_load(&arena, path, argc, argv, &config);
     if (!status) status = ct_config_check_train(config, print_note, NULL);
     job j = {.config = config, .arena = &arena};
+    if (!status) status = ct_setup_plugins(config);
     if (!status) status = run_ranks(&j, ranks);
     *out_stopped = j.stopped;
     ct_arena_deinit(&arena);

@@ -1,4 +1,4 @@
-// Keys of [comm], [fault_tolerance], [experimental] and [debug].
+// Keys of [comm], [fault_tolerance], [experimental], [plugins] and [debug].
 #include "keys.h"
 #include "ranges.h"
 
@@ -60,6 +60,9 @@ static const config_key keys[] = {
      .numbers = true, .built = "", .help = "Python module to import."},
     {"experimental", "custom_args_module", KEY_STRING, .offset = AT(experimental.custom_args_module),
      .default_text = "\"\"", .built = "", .help = "Old name of job.custom_config_module."},
+
+    {"plugins", "paths", KEY_STRINGS, .offset = AT(plugins.paths), .default_text = "[]", .numbers = true, .source = FROM_US,
+     .help = "Shared objects with ops and models of your own (docs/PLUGINS.md)."},
 
     {"debug", "seed", KEY_INT, .optional = true, .offset = AT(debug.seed), .range = &config_at_least_0,
      .numbers = true, .help = "Seed of initialisation and shuffling; unset: 0."},

@@ -64,10 +64,23 @@ static int fits(const char *pattern, const ct_call *call) {
     return !*p;
 }
 
+// Tables of plugins.
+enum { MOST_ADDED = 256 };
+static const ct_kernel *added[MOST_ADDED];
+static int added_count;
+
+void ct_kernels_add(const ct_kernel *table) {
+    CT_ASSERT(added_count < MOST_ADDED, "more than %d plugins' ops", MOST_ADDED);
+    added[added_count++] = table;
+}
+
 const ct_kernel *ct_kernel_find(const char *op, const ct_call *call, const char *isa_limit) {
     int isa = isa_rank(ct_isa_best(isa_limit));
     for (int t = 0; ct_kernel_tables[t]; t++)
         for (const ct_kernel *k = ct_kernel_tables[t]; k->op; k++)
             if (!strcmp(k->op, op) && isa_rank(k->isa) <= isa && fits(k->dtypes, call)) return k;
+    for (int t = 0; t < added_count; t++)
+        for (const ct_kernel *k = added[t]; k->op; k++)
+            if (!strcmp(k->op, op) && fits(k->dtypes, call)) return k;
     return NULL;
 }

@@ -159,8 +159,9 @@ static ct_status unknown_flavor(const char *flavor) {
     CT_FAIL(CT_INVALID, "model.flavor = \"%s\": llama3's flavours are %s", flavor, known);
 }
 
-static ct_status open_llama(ct_arena *arena, const char *flavor, const ct_model_override *overrides, int count,
+static ct_status open_llama(const ct_model_kind *kind, ct_arena *arena, const char *flavor, const ct_model_override *overrides, int count,
                             ct_model *out) {
+    (void)kind;
     int f = 0;
     while (f < FLAVORS && strcmp(table[f].flavor, flavor)) f++;
     if (f == FLAVORS) return unknown_flavor(flavor);

@@ -6,17 +6,34 @@
 extern const ct_model_kind ct_model_llama3;
 const ct_model_kind *const ct_model_kinds[] = {&ct_model_llama3, NULL};
 
+// Plugins' kinds.
+enum { MOST_ADDED = 64 };
+static const ct_model_kind *added[MOST_ADDED];
+static int added_count;
+
+static const ct_model_kind *kind_at(int i) {
+    int built_in = (int)(sizeof ct_model_kinds / sizeof *ct_model_kinds) - 1;
+    return i < built_in ? ct_model_kinds[i] : i < built_in + added_count ? added[i - built_in] : NULL;
+}
+
+ct_status ct_model_kinds_add(const ct_model_kind *kind) {
+    CT_CHECK(added_count < MOST_ADDED, CT_INVALID, "more than %d models of plugins", MOST_ADDED);
+    for (int i = 0; kind_at(i); i++) CT_CHECK(strcmp(kind_at(i)->name, kind->name), CT_INVALID, "there is a model %s already", kind->name);
+    added[added_count++] = kind;
+    return CT_OK;
+}
+
 ct_status ct_model_open(ct_arena *arena, const char *name, const char *flavor, const ct_model_override *overrides, int count,
                         ct_model *out_model) {
     ct_string known = {0};
-    for (int i = 0; ct_model_kinds[i]; i++) {
-        if (!strcmp(ct_model_kinds[i]->name, name)) {
+    for (int i = 0; kind_at(i); i++) {
+        if (!strcmp(kind_at(i)->name, name)) {
             ct_string_deinit(&known);
-            return ct_model_kinds[i]->open(arena, flavor, overrides, count, out_model);
+            return kind_at(i)->open(kind_at(i), arena, flavor, overrides, count, out_model);
         }
-        ct_string_add(&known, "%s%s", i ? ", " : "", ct_model_kinds[i]->name);
+        ct_string_add(&known, "%s%s", i ? ", " : "", kind_at(i)->name);
     }
-    ct_status status = ct_error_make(CT_UNSUPPORTED, __FILE__, __LINE__, "model.name = \"%s\": the models built in are %s",
+    ct_status status = ct_error_make(CT_UNSUPPORTED, __FILE__, __LINE__, "model.name = \"%s\": the models there are: %s",
                                      name, known.text);
     ct_string_deinit(&known);
     return status;

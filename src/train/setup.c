@@ -1,5 +1,6 @@
 // Configuration → model and step options. Values were checked for type and range by config; what depends on the model is checked here.
 #include "train/setup.h"
+#include "plugins/plugins.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -18,6 +19,12 @@ static void add_float(override_list *list, const char *key, ct_opt_float value) 
 }
 static void add_bool(override_list *list, const char *key, ct_opt_bool value) {
     if (value.has) list->items[list->count++] = (ct_model_override){key, value.value ? 1 : 0, NULL};
+}
+
+ct_status ct_setup_plugins(const ct_config *config) {
+    const ct_string_list *paths = &config->plugins.paths;
+    CT_TRY_AS(ct_plugins_load(paths->items, paths->count), "plugins.paths from %s", ct_config_origin_text(config, "plugins.paths"));
+    return CT_OK;
 }
 
 ct_status ct_setup_model(ct_arena *arena, const ct_config *config, ct_model *out_model) {

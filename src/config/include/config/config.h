@@ -332,6 +332,9 @@ typedef struct {
     ct_config_experimental experimental;
     ct_config_validation validation;
     ct_config_debug debug;
+    struct {
+        ct_string_list paths; // ext
+    } plugins;
 
     const char *path;          // the TOML file; NULL where there was none
     ct_config_origin *origins; // where each key's value came from, one a key in the table's order

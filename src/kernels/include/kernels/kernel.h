@@ -52,6 +52,9 @@ typedef struct {
 // All kernels, best first for each op; ends with an entry whose op is NULL. (kernels/table.c)
 extern const ct_kernel *const ct_kernel_tables[]; // NULL-terminated list of such tables
 
+// Adds a plugin's kernels, a table that ends as the others do and lives as long as the process. Before other threads look for kernels.
+void ct_kernels_add(const ct_kernel *table);
+
 // The kernel for an op with these dtypes on this machine, or NULL. isa_limit (NULL: none) caps the choice: CT_ISA sets it.
 const ct_kernel *ct_kernel_find(const char *op, const ct_call *call, const char *isa_limit);
 

@@ -45,10 +45,10 @@ typedef struct {
 } ct_model_shape;
 
 typedef struct ct_model ct_model;
-typedef struct {
+typedef struct ct_model_kind {
     const char *name; // [model] name
     // Fills the arena-owned args from flavour and overrides. Errors name the key and the legal values.
-    ct_status (*open)(ct_arena *arena, const char *flavor, const ct_model_override *overrides, int count, ct_model *out);
+    ct_status (*open)(const struct ct_model_kind *kind, ct_arena *arena, const char *flavor, const ct_model_override *overrides, int count, ct_model *out);
     void (*build)(const ct_model *model, ct_graph *graph, ct_build_options options);
     const char *const *flavors; // NULL-terminated
     const char *const *keys;    // names that overrides may use, NULL-terminated
@@ -64,6 +64,9 @@ struct ct_model {
 };
 
 extern const ct_model_kind *const ct_model_kinds[]; // NULL-terminated
+
+// Adds a plugin's model, which lives as long as the process. Before other threads open models.
+ct_status ct_model_kinds_add(const ct_model_kind *kind);
 
 // Opens a model by name and flavour. Everything lives in the arena.
 ct_status ct_model_open(ct_arena *arena, const char *name, const char *flavor, const ct_model_override *overrides, int count,

@@ -6,6 +6,9 @@
 #include "tokenizer/tokenizer.h"
 #include "train/step.h"
 
+// Loads what [plugins] names. Once, before ranks start.
+ct_status ct_setup_plugins(const ct_config *config);
+
 // The model that [model] and [model.args] say, in the arena. Errors name the key and where it was set.
 ct_status ct_setup_model(ct_arena *arena, const ct_config *config, ct_model *out_model);
 
