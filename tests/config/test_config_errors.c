@@ -124,7 +124,7 @@ static void an_unknown_name_is_told_the_nearest(void **state) {
         {"[trainin]\nx = 1", "t.toml:1:2: there is no section [trainin]; is it [training]?"},
         {"[optimiser]", "t.toml:1:2: there is no section [optimiser]; is it [optimizer]?"},
         {"[profiler]", "t.toml:1:2: there is no section [profiler]; is it [profiling]?"},
-        {"[plugins]", "t.toml:1:2: there is no section [plugins]; `ctitan config` lists all"},
+        {"[plugin]", "t.toml:1:2: there is no section [plugin]; is it [plugins]?"},
         {"[quantize.linear.float9]",
          "t.toml:1:18: there is no section [quantize.linear.float9]; is it [quantize.linear.float8]?"},
         {"[model.arg]", "t.toml:1:8: there is no section [model.arg]; is it [model.args]?"},

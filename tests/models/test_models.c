@@ -160,7 +160,7 @@ static void assert_refused(const char *name, const char *flavor, ct_model_overri
 static void wrong_arguments_are_one_message(void **state) {
     (void)state;
     const ct_model_override none = {0};
-    assert_refused("gpt", "8B", none, CT_UNSUPPORTED, "model.name = \"gpt\": the models built in are llama3");
+    assert_refused("gpt", "8B", none, CT_UNSUPPORTED, "model.name = \"gpt\": the models there are: llama3");
     assert_refused("llama3", "8b", none, CT_INVALID,
                    "model.flavor = \"8b\": llama3's flavours are debugmodel, debugmodel_flex_attn, debugmodel_varlen_attn, 1B, 3B, 8B, "
                    "8B_flex, 8B_varlen, 70B, 405B");
