@@ -17,7 +17,7 @@ struct ct_metrics {
     const ct_model *model;
     FILE *jsonl;
     ct_events *events;
-    double peak_flops; // of the rank's team
+    double peak_flops; // of all ranks' teams
     int color, is_failure_said;
     int64_t tokens, steps; // since the last line
     double seconds, wait_s;
@@ -61,7 +61,7 @@ static ct_status open_lines(const char *path, FILE **out_file) {
     return CT_OK;
 }
 
-ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, ct_metrics **out) {
+ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, double teams, ct_metrics **out) {
     ct_metrics m = {.config = config, .model = model};
     CT_TRY(ct_folder_make(config->job.dump_folder));
     char *path = ct_format("%s/metrics.jsonl", config->job.dump_folder);
@@ -73,6 +73,7 @@ ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_tea
         free(folder);
     }
     if (!status) status = ct_peak_get(compute, team, &m.peak_flops);
+    m.peak_flops *= teams;
     m.color = !config->metrics.disable_color_printing && isatty(STDOUT_FILENO);
     *out = ct_malloc(sizeof m);
     **out = m;

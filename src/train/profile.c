@@ -1,5 +1,5 @@
-// [profiling]: the last profiler_active steps of every profile_freq are recorded, written as iteration_<step>/rank0_trace.json below
-// save_traces_folder (torchtitan's names) and summed up on the console.
+// [profiling]: the last profiler_active steps of every profile_freq are recorded, written as iteration_<step>/rank<N>_trace.json below
+// save_traces_folder (torchtitan's names) and, of the first rank, summed up on the console.
 #include "trainer_parts.h"
 #include "base/file.h"
 #include "kernels/peak.h"
@@ -28,10 +28,10 @@ void ct_profile_before(ct_trainer *t) {
 static ct_status write_trace(const ct_trainer *t) {
     const ct_config *c = t->config;
     char *folder = ct_format("%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder, (long long)t->position);
-    char *path = ct_format("%s/rank0_trace.json", folder);
+    char *path = ct_format("%s/rank%d_trace.json", folder, t->rank);
     ct_status status = ct_folder_make(folder);
     if (!status) status = ct_trace_write(path, &t->step.plan, &t->recording);
-    if (!status) printf("\nprofile to step %lld (%s)\n", (long long)t->position, path);
+    if (!status && t->rank == 0) printf("\nprofile to step %lld (%s)\n", (long long)t->position, path);
     free(folder);
     free(path);
     return status;
@@ -41,7 +41,11 @@ ct_status ct_profile_after(ct_trainer *t) {
     const ct_config *c = t->config;
     ct_exec_record(t->exec, NULL);
     if (!c->profiling.enable_profiling || t->position % c->profiling.profile_freq != 0 || t->recording.count == 0) return CT_OK;
-    CT_TRY(write_trace(t));
+    CT_TRY(ct_trainer_agree(t, write_trace(t)));
+    if (t->rank) {
+        t->recording.count = 0;
+        return CT_OK;
+    }
     double peak = 0;
     ct_status unknown = ct_peak_get(c->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32, t->team, &peak);
     ct_string summary = {0};

@@ -78,7 +78,8 @@ ct_status ct_setup_training_data(const ct_config *config, const ct_model *model,
     return CT_OK;
 }
 
-ct_status ct_setup_validation_data(const ct_config *config, const ct_model *model, ct_data_encoder encoder, ct_data **out_data) {
+ct_status ct_setup_validation_data(const ct_config *config, const ct_model *model, ct_data_encoder encoder, int64_t sequences_a_batch,
+                                   ct_data **out_data) {
     const ct_config_validation *v = &config->validation;
     ct_data_source source = {.path = v->dataset_path, .format = dataset_format(v->dataset)};
     ct_data_options options = {.encoder = encoder,
@@ -87,7 +88,7 @@ ct_status ct_setup_validation_data(const ct_config *config, const ct_model *mode
                                .seq_len = (int32_t)v->seq_len,
                                .once = v->steps < 0,
                                .documents_apart = model->shape.block_causal,
-                               .ahead = (int32_t)(2 * v->local_batch_size + 8),
+                               .ahead = (int32_t)(2 * sequences_a_batch + 8),
                                .encoder_thread = 1};
     ct_status status = ct_data_create(&options, out_data);
     if (status) return ct_error_note(status, "validation data, %s", ct_config_origin_text(config, "validation.dataset"));

@@ -51,7 +51,8 @@ static ct_status make_data(ct_trainer *t) {
     CT_TRY(ct_setup_training_data(c, &t->model, ct_encoder_for_data(t->encoder), sequences * t->share.data_ranks, &t->data));
     t->batch = ct_batch_make(sequences, c->training.seq_len);
     if (!c->validation.enable) return CT_OK;
-    CT_TRY(ct_setup_validation_data(c, &t->model, ct_encoder_for_data(t->encoder), &t->validation));
+    CT_TRY(ct_setup_validation_data(c, &t->model, ct_encoder_for_data(t->encoder),
+                                    c->validation.local_batch_size * t->share.data_ranks, &t->validation));
     ct_data_state_save(t->validation, &t->validation_start);
     t->eval_batch = ct_batch_make(c->validation.local_batch_size, c->validation.seq_len);
     return CT_OK;
@@ -64,6 +65,13 @@ static ct_status check_same_config(ct_trainer *t) {
     CT_TRY(ct_comm_max_i64(t->comm, range, 2));
     CT_CHECK(range[0] == -range[1], CT_INVALID, "the ranks have different configurations: all must get the same file and the same overrides");
     return CT_OK;
+}
+
+// Ranks that are more than their machine's cores compute on those cores only.
+static double teams_of_job(const ct_trainer *t) {
+    if (!t->comm) return 1;
+    double here = (double)ct_comm_machine_count(t->comm) * ct_team_size(t->team), ranks = ct_comm_size(t->comm);
+    return t->first_core < 0 && here > ct_cores() ? ranks * ct_cores() / here : ranks;
 }
 
 static ct_status create(ct_trainer *t) {
@@ -88,7 +96,7 @@ static ct_status create(ct_trainer *t) {
     if (alone && c->checkpoint.enable && c->checkpoint.async_mode != CT_CFG_SYNC) CT_TRY(ct_trainer_make_saver(t));
     CT_TRY(ct_trainer_load(t));
     ct_dtype compute = c->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32;
-    return ct_trainer_agree(t, t->rank == 0 ? ct_metrics_open(c, &t->model, t->team, compute, &t->metrics) : CT_OK);
+    return ct_trainer_agree(t, t->rank == 0 ? ct_metrics_open(c, &t->model, t->team, compute, teams_of_job(t), &t->metrics) : CT_OK);
 }
 
 ct_status ct_trainer_create(const ct_config *config, ct_comm *comm, ct_trainer **out_trainer) {

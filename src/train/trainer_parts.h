@@ -94,7 +94,8 @@ void ct_profile_before(ct_trainer *trainer);      // a step: records it where [p
 ct_status ct_profile_after(ct_trainer *trainer);  // writes and prints what was recorded
 
 // ---- metrics.c: the console line, metrics.jsonl, TensorBoard ----
-ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, ct_metrics **out);
+// teams: how many such teams' worth of cores the whole job computes on.
+ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_team *team, ct_dtype compute, double teams, ct_metrics **out);
 ct_status ct_metrics_check_free(const ct_config *config); // an error where another run writes to the dump folder
 void ct_metrics_close(ct_metrics *metrics);
 void ct_metrics_step(ct_metrics *metrics, const ct_step_report *report, int64_t tokens_seen, int force);

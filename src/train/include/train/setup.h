@@ -38,7 +38,8 @@ const ct_tokenizer *ct_encoder_tokenizer(const ct_encoder *encoder);
 // The training set, or the validation set, as [training] and [validation] say.
 ct_status ct_setup_training_data(const ct_config *config, const ct_model *model, ct_data_encoder encoder, int64_t sequences_a_step,
                                  ct_data **out_data);
-ct_status ct_setup_validation_data(const ct_config *config, const ct_model *model, ct_data_encoder encoder, ct_data **out_data);
+ct_status ct_setup_validation_data(const ct_config *config, const ct_model *model, ct_data_encoder encoder, int64_t sequences_a_batch,
+                                   ct_data **out_data); // of all ranks
 
 // Learning rate that step `step` (from 1) uses: warm-up, stable, decay, as torchtitan's lr_scheduler.
 double ct_schedule_lr(const ct_config *config, int64_t step);
