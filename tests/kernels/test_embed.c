@@ -38,8 +38,8 @@ static void a_look_up_copies_rows(void **state) {
             char *table = some((ct_dtype)dtype, V * D, 1), *y = some((ct_dtype)dtype, T * D, 2);
             ct_call call = {.inputs = 2,
                             .outputs = 1,
-                            .in = {{table, (ct_dtype)dtype, 2, {V, D}}, {.data = tokens, .dtype = CT_I32, .dims_count = 2, .dims = {1, T}}},
-                            .out[0] = {y, (ct_dtype)dtype, 3, {1, T, D}}};
+                            .in = {{.data = table, .dtype = (ct_dtype)dtype, .dims_count = 2, .dims = {V, D}}, {.data = tokens, .dtype = CT_I32, .dims_count = 2, .dims = {1, T}}},
+                            .out[0] = {.data = y, .dtype = (ct_dtype)dtype, .dims_count = 3, .dims = {1, T, D}}};
             run_call("embed", &call, NULL, 3);
             for (int t = 0; t < T; t++)
                 assert_memory_equal(y + (size_t)t * row, table + (size_t)tokens[t] * row, row);
@@ -93,10 +93,10 @@ static void a_cache_takes_rows_at_their_slots_and_keeps_the_others(void **state)
               *x = some(CT_F32, B * NEW * ROW, 2);
         ct_call call = {.inputs = 3,
                         .outputs = 1,
-                        .in = {{cache, CT_F32, 4, {B, S, G, D}},
-                               {x, CT_F32, 4, {B, NEW, G, D}},
-                               {(void *)slots, CT_I32, 2, {B, NEW}}},
-                        .out[0] = {cache, CT_F32, 4, {B, S, G, D}}};
+                        .in = {{.data = cache, .dtype = CT_F32, .dims_count = 4, .dims = {B, S, G, D}},
+                               {.data = x, .dtype = CT_F32, .dims_count = 4, .dims = {B, NEW, G, D}},
+                               {.data = (void *)slots, .dtype = CT_I32, .dims_count = 2, .dims = {B, NEW}}},
+                        .out[0] = {.data = cache, .dtype = CT_F32, .dims_count = 4, .dims = {B, S, G, D}}};
         run_call("cache_write", &call, NULL, threads);
         for (int i = 0; i < B * NEW; i++)
             memcpy(before + (i / NEW * S + slots[i]) * ROW, x + i * ROW, sizeof(float) * ROW);

@@ -30,8 +30,8 @@ static void step(float *p, float *m, float *v, float *g, int64_t n, float clip, 
                            vector(m, n),
                            vector(v, n),
                            vector(g, n),
-                           {&clip, CT_F32, 0, {0}},
-                           {scalars, CT_F64, 1, {2}}},
+                           {.data = &clip, .dtype = CT_F32},
+                           {.data = scalars, .dtype = CT_F64, .dims_count = 1, .dims = {2}}},
                     .out = {vector(p, n), vector(m, n), vector(v, n)}};
     memcpy(call.attrs, attrs, 5 * sizeof *attrs);
     run_call("adamw", &call, isa, threads);
@@ -112,13 +112,13 @@ static float norm_of(const float *x, int64_t n, int parts, int threads, const ch
                         .outputs = 1,
                         .attrs = {1},
                         .in = {vector((float *)x + begin, end - begin),
-                               {acc, CT_I64, 1, {CT_WIDE_DIGITS}},
-                               {&first, CT_I32, 0, {0}}},
-                        .out[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}};
+                               {.data = acc, .dtype = CT_I64, .dims_count = 1, .dims = {CT_WIDE_DIGITS}},
+                               {.data = &first, .dtype = CT_I32}},
+                        .out[0] = {.data = acc, .dtype = CT_I64, .dims_count = 1, .dims = {CT_WIDE_DIGITS}}};
         run_call("wide_sum", &call, isa, threads);
     }
     ct_call call = {
-        .inputs = 1, .outputs = 1, .in[0] = {acc, CT_I64, 1, {CT_WIDE_DIGITS}}, .out[0] = {&norm, CT_F32, 0, {0}}};
+        .inputs = 1, .outputs = 1, .in[0] = {.data = acc, .dtype = CT_I64, .dims_count = 1, .dims = {CT_WIDE_DIGITS}}, .out[0] = {.data = &norm, .dtype = CT_F32}};
     run_call("wide_norm", &call, isa, 1);
     return norm;
 }
@@ -201,8 +201,8 @@ static float factor_of(float norm, double max_norm) {
     ct_call call = {.inputs = 1,
                     .outputs = 1,
                     .attrs = {max_norm},
-                    .in[0] = {&norm, CT_F32, 0, {0}},
-                    .out[0] = {&factor, CT_F32, 0, {0}}};
+                    .in[0] = {.data = &norm, .dtype = CT_F32},
+                    .out[0] = {.data = &factor, .dtype = CT_F32}};
     run_call("clip_factor", &call, NULL, 1);
     return factor;
 }

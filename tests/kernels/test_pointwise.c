@@ -107,7 +107,7 @@ static void a_cast_agrees_with_the_scalar_on_every_bit_pattern(void **state) {
                 uint32_t u = i << 16 | (uint32_t[]){0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0x4000, 0xc000}[part % 8];
                 memcpy(&x[i], &u, 4);
             }
-            ct_call call = {.inputs = 1, .outputs = 1, .in[0] = {x, CT_F32, 1, {N}}, .out[0] = {y, CT_BF16, 1, {N}}};
+            ct_call call = {.inputs = 1, .outputs = 1, .in[0] = {.data = x, .dtype = CT_F32, .dims_count = 1, .dims = {N}}, .out[0] = {.data = y, .dtype = CT_BF16, .dims_count = 1, .dims = {N}}};
             run_call("cast", &call, *isa, 1);
             for (int i = 0; i < N; i++) assert_int_equal(y[i], ct_bf16_from_f32(x[i]));
             if (part == 7) break;

@@ -25,8 +25,8 @@ static void angles_equal_torchtitans_with_and_without_scaling(void **state) {
             int32_t p = position;
             ct_call call = {.inputs = 1,
                             .outputs = 1,
-                            .in[0] = {&p, CT_I32, 2, {1, 1}},
-                            .out[0] = {angles, CT_F32, 3, {1, 1, (int64_t)attrs[0]}}};
+                            .in[0] = {.data = &p, .dtype = CT_I32, .dims_count = 2, .dims = {1, 1}},
+                            .out[0] = {.data = angles, .dtype = CT_F32, .dims_count = 3, .dims = {1, 1, (int64_t)attrs[0]}}};
             memcpy(call.attrs, attrs, sizeof attrs);
             run_call("rope_angles", &call, NULL, 1);
             // Its powers and sines are within 1 ulp: an ulp of the frequency is position·frequency·2^-23 of the
@@ -50,8 +50,8 @@ static void angles_do_not_depend_on_threads_or_neighbours(void **state) {
         for (int from = 0; from < T; from += 9) {
             ct_call call = {.inputs = 1,
                             .outputs = 1,
-                            .in[0] = {positions + from, CT_I32, 2, {1, T - from}},
-                            .out[0] = {from || threads > 1 ? part : whole, CT_F32, 3, {1, T - from, D}},
+                            .in[0] = {.data = positions + from, .dtype = CT_I32, .dims_count = 2, .dims = {1, T - from}},
+                            .out[0] = {.data = from || threads > 1 ? part : whole, .dtype = CT_F32, .dims_count = 3, .dims = {1, T - from, D}},
                             .attrs = {D, 10000, 8, 1, 4, 8192}};
             run_call("rope_angles", &call, NULL, threads);
             if (from || threads > 1)
@@ -96,28 +96,28 @@ static void heads_of_a_token_share_its_angle_and_the_inverse_undoes_it(void **st
     int32_t positions[T] = {3, 1, 4, 1, 59};
     ct_call make = {.inputs = 1,
                     .outputs = 1,
-                    .in[0] = {positions, CT_I32, 2, {1, T}},
-                    .out[0] = {angles, CT_F32, 3, {1, T, D}},
+                    .in[0] = {.data = positions, .dtype = CT_I32, .dims_count = 2, .dims = {1, T}},
+                    .out[0] = {.data = angles, .dtype = CT_F32, .dims_count = 3, .dims = {1, T, D}},
                     .attrs = {D, 10000, 0, 0, 0, 0}};
     run_call("rope_angles", &make, NULL, 1);
     for (int i = 0; i < T * H * D; i++) x[i] = (float)endless(1, i, 0);
     ct_call call = {.inputs = 2,
                     .outputs = 1,
-                    .in = {{x, CT_F32, 4, {1, T, H, D}}, make.out[0]},
-                    .out[0] = {y, CT_F32, 4, {1, T, H, D}}};
+                    .in = {{.data = x, .dtype = CT_F32, .dims_count = 4, .dims = {1, T, H, D}}, make.out[0]},
+                    .out[0] = {.data = y, .dtype = CT_F32, .dims_count = 4, .dims = {1, T, H, D}}};
     run_call("rope", &call, NULL, 2);
     for (int row = 0; row < T * H; row++) {
         ct_call alone = {.inputs = 2,
                          .outputs = 1,
-                         .in = {{x + row * D, CT_F32, 4, {1, 1, 1, D}}, {angles + row / H * D, CT_F32, 3, {1, 1, D}}},
-                         .out[0] = {one, CT_F32, 4, {1, 1, 1, D}}};
+                         .in = {{.data = x + row * D, .dtype = CT_F32, .dims_count = 4, .dims = {1, 1, 1, D}}, {.data = angles + row / H * D, .dtype = CT_F32, .dims_count = 3, .dims = {1, 1, D}}},
+                         .out[0] = {.data = one, .dtype = CT_F32, .dims_count = 4, .dims = {1, 1, 1, D}}};
         run_call("rope", &alone, NULL, 1);
         assert_memory_equal(one, y + row * D, sizeof one);
     }
     ct_call undo = {.inputs = 2,
                     .outputs = 1,
                     .in = {call.out[0], make.out[0]},
-                    .out[0] = {back, CT_F32, 4, {1, T, H, D}},
+                    .out[0] = {.data = back, .dtype = CT_F32, .dims_count = 4, .dims = {1, T, H, D}},
                     .attrs = {1}};
     run_call("rope", &undo, NULL, 3);
     for (int i = 0; i < T * H * D; i++) assert_true(fabsf(back[i] - x[i]) < 1e-6f);

@@ -99,8 +99,8 @@ static float sumexp_of(float *logits, int64_t n, float m, const char *isa) {
     float s;
     ct_call call = {.inputs = 2,
                     .outputs = 1,
-                    .in = {{logits, CT_F32, 3, {1, 1, n}}, {&m, CT_F32, 2, {1, 1}}},
-                    .out[0] = {&s, CT_F32, 2, {1, 1}}};
+                    .in = {{.data = logits, .dtype = CT_F32, .dims_count = 3, .dims = {1, 1, n}}, {.data = &m, .dtype = CT_F32, .dims_count = 2, .dims = {1, 1}}},
+                    .out[0] = {.data = &s, .dtype = CT_F32, .dims_count = 2, .dims = {1, 1}}};
     run_call("vocab_sumexp", &call, isa, 1);
     return s;
 }
@@ -138,8 +138,8 @@ static void a_logit_that_is_not_finite_shows_in_the_sum(void **state) {
                 x[at] = bad[k];
                 ct_call call = {.inputs = 1,
                                 .outputs = 1,
-                                .in[0] = {x, CT_F32, 3, {1, 1, 100}},
-                                .out[0] = {&m, CT_F32, 2, {1, 1}}};
+                                .in[0] = {.data = x, .dtype = CT_F32, .dims_count = 3, .dims = {1, 1, 100}},
+                                .out[0] = {.data = &m, .dtype = CT_F32, .dims_count = 2, .dims = {1, 1}}};
                 run_call("vocab_max", &call, *isa, 1);
                 assert_true(isnan(sumexp_of(x, 100, m, *isa)));
             }

@@ -29,11 +29,11 @@ static void merge_task(void *context, int thread, int threads) {
     ct_share(ct_tensor_elems(&call->in[1]), LANES, thread, threads, &r, &end);
     for (; r < end; r++) {
         mixture by = mixture_of(a[r], b[r]);
-        for (int64_t i = 0; i < e; i += LANES) {
-            int n = e - i < LANES ? (int)(e - i) : LANES;
-            v16f from_b = v_load(o_b, r * e + i, n, CT_F32) * v_set(by.of_b);
-            v_store(o, r * e + i, n, CT_F32, v_fma(v_load(o_a, r * e + i, n, CT_F32), v_set(by.of_a), from_b));
-        }
+        int64_t i = r * e, row_end = i + e;
+        for (; i + LANES <= row_end; i += LANES)
+            v_store(o, i, LANES, CT_F32,
+                    v_load(o_a, i, LANES, CT_F32) * v_set(by.of_a) + v_load(o_b, i, LANES, CT_F32) * v_set(by.of_b));
+        for (; i < row_end; i++) o[i] = o_a[i] * by.of_a + o_b[i] * by.of_b;
         lse[r] = by.lse;
     }
 }
