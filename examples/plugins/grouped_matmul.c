@@ -228,7 +228,7 @@ static void build(const ctitan_host *h, ctitan_graph *g, const ctitan_shape *sha
 
 static const char *const flavors[] = {"small", NULL};
 static const ctitan_model models[] = {{"grouped", flavors, describe, build}, {0}};
-static const ctitan_plugin_description description = {CTITAN_ABI, "grouped matmul", ops, models};
+static const ctitan_plugin_description description = {CTITAN_ABI, "grouped matmul", ops, models, NULL};
 
 const ctitan_plugin_description *ctitan_plugin(const ctitan_host *h);
 const ctitan_plugin_description *ctitan_plugin(const ctitan_host *h) {

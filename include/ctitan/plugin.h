@@ -1,4 +1,4 @@
-// The plugin ABI of ctitan: a user's own ops and models in a shared object.
+// The plugin ABI of ctitan: a user's own ops, models and data sources in a shared object.
 //
 //     gcc -O3 -shared -fPIC -I include -o my.so my.c          [plugins] paths = ["my.so"]
 //
@@ -7,7 +7,9 @@
 // reference loop in double, and at least one kernel: then it works under every parallelism, recomputation and precision, with no code more.
 //
 // The ABI has a number. A plugin is refused where its number is another, so build it against the header of the ctitan that loads it; numbers
-// change only when a struct or the meaning of a field does. Nothing here throws, longjmps or frees the other side's memory.
+// change only when a struct or the meaning of a field does. Nothing here throws, longjmps or frees the other side's memory. What a plugin
+// describes must live as long as the process; it is read once, before ranks start. A mistake in a plugin (a value that is none, a node whose
+// operands do not fit, a rule that does not parse) is one error message of the host's, not a crash; a wild pointer is the plugin's own.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -45,23 +47,24 @@ typedef enum { CTITAN_FORWARD = 0, CTITAN_INPUT_GRAD = 2, CTITAN_WEIGHT_GRAD = 3
 
 // ---- what the host offers ----
 typedef struct {
-    int abi;
-    // Adds a node of any op of the table (`ctitan graph --ops` lists them), attributes in the op's order (NULL: zeros). Gives its first output,
-    // -1 after an error, which sticks to the graph and is reported by the host.
+    int abi; // the host's CTITAN_ABI
+    // ---- for gradients and models: after the first error these do nothing and give -1 ----
+    // Adds a node of any op of the table (`ctitan graph --ops` lists them) but views, attributes in the op's order (NULL: zeros). Gives its first
+    // output, -1 after an error, which sticks to the graph and is reported by the host.
     ctitan_value (*node)(ctitan_graph *graph, const char *op, int inputs_count, const ctitan_value *inputs, const double *attrs);
     ctitan_value (*output)(ctitan_graph *graph, ctitan_value first, int number); // another output of the node that made `first`
     ctitan_value (*split)(ctitan_graph *graph, ctitan_value x, int dim, int parts, const ctitan_dim *into); // one dim as adjacent ones
     ctitan_value (*merge)(ctitan_graph *graph, ctitan_value x, int dim, int count, const char *name);       // adjacent dims as one
-    const ctitan_type *(*type)(const ctitan_graph *graph, ctitan_value value); // borrowed until the next node
-    void (*phase)(ctitan_graph *graph, ctitan_phase phase); // of the nodes that follow: weight gradients are CTITAN_WEIGHT_GRAD
-    // For models.
+    const ctitan_type *(*type)(const ctitan_graph *graph, ctitan_value value); // borrowed until the next node; of -1: f32[]
+    void (*phase)(ctitan_graph *graph, ctitan_phase phase); // of the nodes that follow, from CTITAN_INPUT_GRAD at a gradient's start
+    // ---- for models ----
     void (*role)(ctitan_graph *graph, const char *dim, ctitan_role role);
     void (*at)(ctitan_graph *graph, int layer, const char *module); // provenance: "layers.3.mlp"; layer -1: none
     ctitan_value (*feed)(ctitan_graph *graph, const char *name, ctitan_type type); // tokens, labels, positions, documents i32[B T]; inv_count f32[]
     ctitan_value (*parameter)(ctitan_graph *graph, const char *name);              // of those that the model listed
     void (*residual)(ctitan_graph *graph, ctitan_value value); // the stream between layers: never a partial sum, cut as much as may be
     void (*token_loss)(ctitan_graph *graph, ctitan_value value); // what the program yields: f32[B T]
-    // For kernels: runs task(context, thread, threads) on every thread of the rank's team.
+    // ---- for kernels: runs task(context, thread, threads) on every thread of the rank's team, and waits ----
     void (*run)(ctitan_team *team, void (*task)(void *context, int thread, int threads), void *context);
 } ctitan_host;
 
@@ -100,7 +103,8 @@ typedef struct {
     const int64_t *in_origin[12], *out_origin[4]; // NULL: zeros
 } ctitan_reference;
 
-// A gradient to be built: set d_in[i] for the inputs that get one. Every input that is a parameter must set the phase before its nodes.
+// A gradient to be built: set d_in[i], a value of in[i]'s shape, for the inputs that get one. The nodes of a weight's gradient are built after
+// host->phase(graph, CTITAN_WEIGHT_GRAD).
 typedef struct {
     ctitan_graph *graph;
     int inputs, outputs;
@@ -120,8 +124,9 @@ enum {
 typedef struct {
     const char *name;    // new: no op of the table may have it
     const char *formula; // for `ctitan graph --ops`
-    // An index expression: "B T K, N K -> B T N". Letters bind to the operands' dims, outputs have the dims of their letters. "!" behind a letter:
-    // may not be cut. "*": any dims, the same wherever it stands. Every other letter may be cut by any mesh axis that its dim's role allows.
+    // An index expression, words parted by blanks: "B T K, N K -> B T N". Letters bind to the operands' dims, outputs have the dims of
+    // their letters. "!" behind a letter: may not be cut. "*": any dims, the same wherever it stands. Every other letter may be cut by any mesh
+    // axis that its dim's role allows.
     const char *rule;
     const char *dtypes;  // "cc>c": c f32 or bf16, all alike; f b i l d fixed
     int inputs, outputs;
@@ -159,12 +164,26 @@ typedef struct {
     void (*build)(const ctitan_host *host, ctitan_graph *graph, const ctitan_shape *shape, int64_t batch, int64_t seq_len);
 } ctitan_model;
 
+// ---- data sources ----
+// A row of documents that can be gone to by number, which is all that shuffling, resuming and other meshes need. [[training.sources]] names it
+// by `reader`. Every rank opens it for itself, perhaps at the same time as others; what was opened is used by one thread at a time.
+typedef struct {
+    const char *name;
+    // Opens what the source's `path` names, in the plugin's own terms. *out_documents ≥ 1: how many there are; *out_fingerprint: a number that
+    // is another where the documents are (a run does not resume on others). NULL, or what is wrong, in words that stay until the next call.
+    const char *(*open)(const char *path, void **out_source, int64_t *out_documents, uint64_t *out_fingerprint);
+    // The bytes of document 0 … documents - 1, the same each time, borrowed until the next read or close. NULL, or what is wrong.
+    const char *(*read)(void *source, int64_t document, const char **out_text, size_t *out_bytes);
+    void (*close)(void *source); // NULL: nothing to close
+} ctitan_source;
+
 // ---- what a shared object exports ----
 typedef struct {
     int abi;                    // CTITAN_ABI
     const char *name;           // for messages
     const ctitan_op *ops;       // ends with one whose name is NULL; NULL: none
     const ctitan_model *models; // likewise
+    const ctitan_source *sources; // likewise
 } ctitan_plugin_description;
 
 // extern "C" const ctitan_plugin_description *ctitan_plugin(const ctitan_host *host); called once, before anything runs. NULL: it can't serve.

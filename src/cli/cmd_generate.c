@@ -146,6 +146,7 @@ static ct_status generate(const char *path, int argc, char **argv, const argumen
     ct_config *config;
     ct_tokenizer *tokenizer = NULL;
     ct_status status = ct_config_load(&arena, path, argc, argv, &config);
+    if (!status) status = ct_setup_plugins(config);
     if (!status) status = ct_tokenizer_open(config->model.hf_assets_path, (ct_tokenizer_options){0}, &tokenizer);
     if (!status) status = with_tokenizer(config, tokenizer, a);
     ct_tokenizer_close(tokenizer);

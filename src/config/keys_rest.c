@@ -62,7 +62,7 @@ static const config_key keys[] = {
      .default_text = "\"\"", .built = "", .help = "Old name of job.custom_config_module."},
 
     {"plugins", "paths", KEY_STRINGS, .offset = AT(plugins.paths), .default_text = "[]", .numbers = true, .source = FROM_US,
-     .help = "Shared objects with ops and models of your own (docs/PLUGINS.md)."},
+     .help = "Shared objects with ops, models and data sources of your own (docs/PLUGINS.md)."},
 
     {"debug", "seed", KEY_INT, .optional = true, .offset = AT(debug.seed), .range = &config_at_least_0,
      .numbers = true, .help = "Seed of initialisation and shuffling; unset: 0."},

@@ -33,6 +33,8 @@ static const config_key source_fields[] = {
      .choices = formats, .help = "What the files hold; auto: by their names."},
     {"training.sources", "weight", KEY_FLOAT, .offset = IN_SOURCE(weight), .default_text = "1.0",
      .range = &config_above_0, .help = "Share of the mixture, relative to the other sources' weights."},
+    {"training.sources", "reader", KEY_STRING, .optional = true, .offset = IN_SOURCE(reader),
+     .help = "A data source of a plugin, which path is given to; unset: files (docs/PLUGINS.md)."},
 };
 
 static const config_key keys[] = {

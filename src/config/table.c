@@ -34,7 +34,7 @@ static const config_section sections[] = {
     {"comm", "Communication between ranks."},
     {"fault_tolerance", "Replicas that may come and go."},
     {"experimental", "torchtitan's hooks for Python modules."},
-    {"plugins", "Ops and models of your own."},
+    {"plugins", "Ops, models and data sources of your own."},
     {"debug", "Seed and checks."},
     {NULL, NULL},
 };

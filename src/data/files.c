@@ -159,6 +159,10 @@ static const char *const format_names[] = {"text", "jsonl", "corpus"};
 ct_status files_find(const ct_data_source *source, data_files *files) {
     *files = (data_files){0};
     const char *format = source->format ? source->format : "";
+    if (source->reader.open) { // its path names no file, but stands in messages
+        add(files, ct_strdup(source->path ? source->path : ""));
+        return CT_OK;
+    }
     if (!strcmp(format, "c4_test")) CT_TRY(find_named(format, NULL, source->path, files));
     else if (!strcmp(format, "c4_validation")) CT_TRY(find_named(format, "validation", source->path, files));
     else if (!strcmp(format, "c4")) CT_TRY(find_named(format, "train", source->path, files));

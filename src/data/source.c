@@ -1,5 +1,5 @@
-// A source is read in one of four ways, and each keeps its place in a few numbers: as a stream (file, offset, and the bytes gone of a
-// document given in pieces); shuffled through an index of places, or straight in a corpus (the number of the document in the pass's
+// A source is read in one of five ways, and each keeps its place in a few numbers: as a stream (file, offset, and the bytes gone of a
+// document given in pieces); shuffled through an index of places, straight in a corpus, or from a reader (the number of the document in the pass's
 // permutation); shuffled block by block where files are compressed (the block's start, and how many of its documents are gone).
 #include "source.h"
 #include "source_index.h"
@@ -14,6 +14,7 @@ enum { BLOCK_BYTES = 64 << 20, BLOCK_DOCUMENTS = 4096, CORPUS_PIECE = 1 << 16 };
 static char *copy_or_null(const char *text) { return text && *text ? ct_strdup(text) : NULL; }
 
 static read_mode mode_of(const data_source *source) {
+    if (source->spec.reader.open) return READ_READER;
     if (source->files.format == FORMAT_CORPUS) return READ_CORPUS;
     if (!source->shuffle) return READ_STREAM;
     for (int i = 0; i < source->files.count; i++)
@@ -37,6 +38,16 @@ static ct_status open_corpora(data_source *source, const ct_data_encoder *encode
     return CT_OK;
 }
 
+static ct_status open_reader(data_source *source) {
+    const ct_data_reader *reader = &source->spec.reader;
+    const char *path = source->spec.path ? source->spec.path : "";
+    const char *wrong = reader->open(path, &source->reader_source, &source->documents, &source->fingerprint);
+    CT_CHECK(!wrong, CT_INVALID, "%s: data source %s can't open it: %s", path, reader->name, wrong ? wrong : "");
+    source->reader_open = 1;
+    CT_CHECK(source->documents > 0, CT_INVALID, "%s: data source %s has no documents there", path, reader->name);
+    return CT_OK;
+}
+
 ct_status source_open(data_source *source, const ct_data_source *spec, int number, const ct_data_options *options) {
     *source = (data_source){.spec = *spec, .number = number, .shuffle = options->shuffle, .seed = options->seed};
     source->spec.path = copy_or_null(spec->path);
@@ -48,6 +59,7 @@ ct_status source_open(data_source *source, const ct_data_source *spec, int numbe
     source->at.line = 1;
     CT_TRY(files_find(&source->spec, &source->files));
     source->mode = mode_of(source);
+    if (source->mode == READ_READER) CT_TRY(open_reader(source));
     source->reader.spec = &source->spec;
     source->reader.format = source->files.format;
     source->reader.may_cut = options->encoder.may_cut;
@@ -60,6 +72,7 @@ ct_status source_open(data_source *source, const ct_data_source *spec, int numbe
 
 void source_close(data_source *source) {
     for (int i = 0; source->corpora && i < source->files.count; i++) ct_corpus_close(source->corpora[i]);
+    if (source->reader_open && source->spec.reader.close) source->spec.reader.close(source->reader_source);
     free(source->corpora);
     free(source->corpus_first);
     free(source->places);
@@ -222,6 +235,21 @@ static ct_status read_corpus(data_source *source, data_piece *piece, int *out_en
     return CT_OK;
 }
 
+// ---- readers ----
+static ct_status read_reader(data_source *source, data_piece *piece, int *out_end) {
+    data_cursor *at = &source->at;
+    *out_end = at->document >= source->documents;
+    if (*out_end) return CT_OK;
+    const char *path = source->files.paths[0];
+    CT_CHECK(!at->part, CT_INVALID, "%s: a place that is not there was looked for", path);
+    int64_t document = in_order(source, at->document);
+    *piece = (data_piece){.first = 1, .last = 1, .path = path, .text = ""};
+    const char *wrong = source->spec.reader.read(source->reader_source, document, &piece->text, &piece->length);
+    CT_CHECK(!wrong, CT_IO, "%s: document %lld of data source %s: %s", path, (long long)document, source->spec.reader.name, wrong ? wrong : "");
+    at->document++;
+    return CT_OK;
+}
+
 // ---- all ----
 ct_status source_read(data_source *source, data_piece *out_piece, int *out_end) {
     *out_end = 0;
@@ -230,6 +258,7 @@ ct_status source_read(data_source *source, data_piece *out_piece, int *out_end) 
     case READ_INDEXED: CT_TRY(read_indexed(source, out_piece, out_end)); break;
     case READ_BLOCKS: CT_TRY(read_block(source, out_piece, out_end)); break;
     case READ_CORPUS: CT_TRY(read_corpus(source, out_piece, out_end)); break;
+    case READ_READER: CT_TRY(read_reader(source, out_piece, out_end)); break;
     }
     if (!*out_end) return CT_OK;
     CT_CHECK(source->at.document > 0, CT_INVALID, "%s: no document in it (%d file%s)",

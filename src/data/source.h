@@ -20,6 +20,7 @@ typedef enum {
     READ_BLOCKS,  // shuffled, with compressed files: files in an order of the pass, documents shuffled block by block
     READ_INDEXED, // shuffled plain files: any document can be gone to
     READ_CORPUS,
+    READ_READER, // documents by number from a ct_data_reader
 } read_mode;
 
 typedef struct {
@@ -46,11 +47,13 @@ typedef struct {
     // orders of this pass
     int64_t order_epoch; // pass for which `order` is, -1: none
     permutation order;   // of documents, or of files in READ_BLOCKS
-    // READ_INDEXED, READ_CORPUS
+    // READ_INDEXED, READ_CORPUS, READ_READER
     int64_t documents;
     document_place *places;
     ct_corpus **corpora;
     int64_t *corpus_first; // [files + 1] number of each corpus' first document
+    void *reader_source;   // of spec.reader, where it is open
+    int reader_open;
     // READ_BLOCKS
     int block_ready;
     ct_string block_text;

@@ -1,7 +1,7 @@
-// Opening shared objects, checking what they say, and entries of our tables that call them. Types that cross the border have the same bytes on
+// Opening shared objects, checking what they say, and entries of our tables that call them. A refused file stays loaded: the run ends anyway. Types that cross the border have the same bytes on
 // both sides, which the assertions below hold; nothing is copied in a step.
 #include "plugins/plugins.h"
-#include "ctitan/plugin.h"
+#include "host.h"
 #include "kernels/kernel.h"
 #include "ops/ops.h"
 
@@ -35,72 +35,6 @@ typedef struct {
     const ctitan_model *theirs;
 } model_entry;
 
-// ---- what the host offers ----
-static ct_graph *graph_of(ctitan_graph *g) { return (ct_graph *)(void *)g; }
-static const ct_graph *const_graph_of(const ctitan_graph *g) { return (const ct_graph *)(const void *)g; }
-
-static void complain(ct_graph *g, const char *what, const char *name) {
-    ct_graph_fail(g, ct_error_make(CT_INVALID, __FILE__, __LINE__, "a plugin's %s \"%s\" in %s", what, name, g->at.module));
-}
-
-static ctitan_value host_node(ctitan_graph *graph, const char *name, int count, const ctitan_value *inputs, const double *attrs) {
-    ct_graph *g = graph_of(graph);
-    const ct_op *op = ct_op_find(name);
-    ct_value in[CT_MAX_INPUTS];
-    if (!op || count < 1 || count > CT_MAX_INPUTS || op->check) return complain(g, "node of the unknown op, or view,", name), -1;
-    for (int i = 0; i < count; i++) {
-        if (inputs[i] < 0 || inputs[i] >= g->values_count) return complain(g, "node with an operand that is no value, op", name), -1;
-        in[i].id = inputs[i];
-    }
-    return ct_node_output(g, ct_build_node(g, op, count, in, attrs, NULL), 0).id;
-}
-
-static ctitan_value host_output(ctitan_graph *graph, ctitan_value first, int number) {
-    ct_graph *g = graph_of(graph);
-    if (first < 0 || first >= g->values_count || g->values[first].node < 0) return -1;
-    const ct_node *node = &g->nodes[g->values[first].node];
-    return number >= 0 && number < node->outputs_count ? node->outputs[number] : -1;
-}
-
-static ctitan_value host_split(ctitan_graph *graph, ctitan_value x, int dim, int parts, const ctitan_dim *into) {
-    ct_dim dims[CT_MAX_DIMS];
-    if (parts < 1 || parts > CT_MAX_DIMS) return complain(graph_of(graph), "split of", "a dim"), -1;
-    memcpy(dims, into, sizeof *dims * (size_t)parts);
-    return ct_split(graph_of(graph), (ct_value){x}, dim, parts, dims).id;
-}
-
-static ctitan_value host_merge(ctitan_graph *graph, ctitan_value x, int dim, int count, const char *name) {
-    return ct_merge(graph_of(graph), (ct_value){x}, dim, count, name).id;
-}
-
-static const ctitan_type *host_type(const ctitan_graph *graph, ctitan_value value) {
-    return (const ctitan_type *)(const void *)ct_value_type(const_graph_of(graph), (ct_value){value});
-}
-
-static void host_phase(ctitan_graph *graph, ctitan_phase phase) { graph_of(graph)->at.phase = (ct_phase)phase; }
-static void host_role(ctitan_graph *graph, const char *dim, ctitan_role role) { ct_graph_role(graph_of(graph), dim, (ct_role)role); }
-static void host_at(ctitan_graph *graph, int layer, const char *module) { ct_graph_at(graph_of(graph), CT_FORWARD, layer, "%s", module); }
-
-static ctitan_value host_feed(ctitan_graph *graph, const char *name, ctitan_type type) {
-    ct_type ours;
-    memcpy(&ours, &type, sizeof ours);
-    return ct_build_input(graph_of(graph), CT_FEED, name, ours).id;
-}
-
-static ctitan_value host_parameter(ctitan_graph *graph, const char *name) {
-    ct_graph *g = graph_of(graph);
-    int input = ct_graph_find_input(g, name);
-    if (input < 0) return complain(g, "model reads a parameter that it did not list,", name), -1;
-    return g->inputs[input].value;
-}
-
-static void host_residual(ctitan_graph *graph, ctitan_value value) { ct_graph_hint(graph_of(graph), (ct_value){value}, CT_HINT_RESIDUAL); }
-static void host_token_loss(ctitan_graph *graph, ctitan_value value) { ct_build_output(graph_of(graph), "token_loss", (ct_value){value}); }
-static void host_run(ctitan_team *team, void (*task)(void *, int, int), void *context) { ct_team_run((ct_team *)(void *)team, task, context); }
-
-static const ctitan_host host = {CTITAN_ABI, host_node, host_output, host_split, host_merge, host_type, host_phase, host_role, host_at,
-                                 host_feed, host_parameter, host_residual, host_token_loss, host_run};
-
 // ---- ops ----
 static const ctitan_op *theirs_of(const ct_op *op) { return ((const op_entry *)(const void *)op)->theirs; }
 
@@ -117,8 +51,9 @@ static void call_grad(ct_grad *grad) {
     ctitan_grad theirs = {.graph = (ctitan_graph *)(void *)g, .inputs = node.inputs_count, .outputs = node.outputs_count, .attrs = node.attrs};
     for (int i = 0; i < node.inputs_count; i++) theirs.in[i] = node.inputs[i], theirs.d_in[i] = -1;
     for (int i = 0; i < node.outputs_count; i++) theirs.out[i] = node.outputs[i], theirs.d_out[i] = grad->outputs[i].id;
-    theirs_of(node.op)->grad(&host, &theirs);
-    for (int i = 0; i < node.inputs_count; i++) grad->inputs[i].id = theirs.d_in[i];
+    theirs_of(node.op)->grad(&plugin_host, &theirs);
+    for (int i = 0; i < node.inputs_count; i++)
+        if (theirs.d_in[i] != -1 && plugin_holds(g, plugin_is_value(g, theirs.d_in[i]), "gradient is no value, op", node.op->name)) grad->inputs[i].id = theirs.d_in[i];
 }
 
 // The table's function types and the plugin's differ in names of the same bytes.
@@ -146,6 +81,17 @@ static ct_status check_op(const ctitan_op *op) {
                  strlen(arrow + 1) == (size_t)op->outputs && strspn(op->dtypes, "cfbdil>") == strlen(op->dtypes),
              CT_INVALID, "op %s: the rule '%s' and the dtypes '%s' do not fit its %d inputs and %d outputs", op->name, op->rule, op->dtypes,
              op->inputs, op->outputs);
+    for (const ctitan_kernel *k = op->kernels; k->dtypes; k++) {
+        const char *to = strchr(k->dtypes, '>');
+        CT_CHECK(k->run && to && to - k->dtypes == op->inputs && strlen(to + 1) == (size_t)op->outputs &&
+                     strspn(k->dtypes, ".fbdil>") == strlen(k->dtypes),
+                 CT_INVALID, "op %s: the kernel for '%s' has no function, or does not fit %d inputs and %d outputs", op->name, k->dtypes, op->inputs,
+                 op->outputs);
+    }
+    for (int o = 0; o < op->outputs; o++)
+        CT_CHECK(!(op->may_alias[o] >> op->inputs), CT_INVALID, "op %s: output %d may take the memory of an input that is not there", op->name, o);
+    for (int i = 0; i < op->inputs; i++)
+        CT_CHECK(!(op->flags >> i & CT_OP_LOWP0) || op->dtypes[i] == 'c', CT_INVALID, "op %s: operand %d is LOWP and not 'c'", op->name, i);
     unsigned known = CT_OP_SUM | CT_OP_MAX | 0xffu * CT_OP_LINEAR0 | 0xfffu * CT_OP_LOWP0;
     CT_CHECK(!(op->flags & ~known), CT_INVALID, "op %s has flags %#x that mean nothing here", op->name, op->flags & ~known);
     return CT_OK;
@@ -162,7 +108,6 @@ static void add_kernels(const ctitan_op *op) {
 }
 
 static ct_status add_op(const ctitan_op *op) {
-    CT_TRY(check_op(op));
     op_entry *entry = ct_calloc(1, sizeof *entry);
     entry->theirs = op;
     entry->op = (ct_op){.name = op->name, .formula = op->formula, .rule = op->rule, .dtypes = op->dtypes, .inputs = op->inputs,
@@ -180,10 +125,18 @@ struct ctitan_listing {
     ct_arena *arena;
     ct_model *model;
     int capacity;
+    const char *wrong; // name of the first parameter that can't be
 };
 
 static void add_parameter(ctitan_listing *l, const char *name, const ctitan_dim *dims, int dims_count, ctitan_init init, double std, double cut) {
     ct_model *m = l->model;
+    int fits = name && name[0] && dims_count >= 1 && dims_count <= CT_MAX_DIMS && (int)init >= 0 && init <= CTITAN_INIT_TRUNCATED_NORMAL;
+    for (int i = 0; fits && i < dims_count; i++) fits = plugin_is_dim(&dims[i]) && dims[i].extent > 0;
+    for (int i = 0; fits && i < m->parameters_count; i++) fits = strcmp(m->parameters[i].name, name) != 0;
+    if (!fits) {
+        if (!l->wrong) l->wrong = name && name[0] ? ct_arena_strdup(l->arena, name) : "(no name)";
+        return;
+    }
     if (m->parameters_count == l->capacity) { // in the arena: an old list is left there
         int capacity = 2 * l->capacity + 16;
         ct_parameter *grown = CT_ARENA_ARRAY(l->arena, ct_parameter, capacity);
@@ -192,10 +145,9 @@ static void add_parameter(ctitan_listing *l, const char *name, const ctitan_dim 
         l->capacity = capacity;
     }
     ct_dim ours[CT_MAX_DIMS];
-    int count = dims_count < 1 ? 1 : dims_count > CT_MAX_DIMS ? CT_MAX_DIMS : dims_count;
-    memcpy(ours, dims, sizeof *ours * (size_t)count);
+    memcpy(ours, dims, sizeof *ours * (size_t)dims_count);
     m->parameters[m->parameters_count++] =
-        (ct_parameter){ct_arena_strdup(l->arena, name), ct_type_make(CT_F32, count, ours), {(ct_init_kind)init, std, -cut, cut}};
+        (ct_parameter){ct_arena_strdup(l->arena, name), ct_type_make(CT_F32, dims_count, ours), {(ct_init_kind)init, std, -cut, cut}};
 }
 
 static ct_status open_model(const ct_model_kind *kind, ct_arena *arena, const char *flavor, const ct_model_override *overrides, int count,
@@ -211,9 +163,11 @@ static ct_status open_model(const ct_model_kind *kind, ct_arena *arena, const ch
     }
     ctitan_shape *shape = CT_ARENA_NEW(arena, ctitan_shape);
     *out = (ct_model){.kind = kind, .flavor = ct_arena_strdup(arena, flavor), .args = shape};
-    ctitan_listing listing = {arena, out, 0};
+    ctitan_listing listing = {.arena = arena, .model = out};
     const char *wrong = theirs->describe(flavor, list, count, shape, &listing, add_parameter);
     CT_CHECK(!wrong, CT_INVALID, "model %s: %s", theirs->name, wrong ? wrong : "");
+    CT_CHECK(!listing.wrong, CT_INVALID, "model %s: its parameter %s is there twice, or has no dims, no extent or no such init", theirs->name,
+             listing.wrong);
     CT_CHECK(out->parameters_count > 0, CT_INVALID, "model %s lists no parameters", theirs->name);
     out->shape = (ct_model_shape){.dim = shape->dim, .n_layers = shape->n_layers, .n_heads = shape->n_heads, .n_kv_heads = shape->n_kv_heads,
                                   .head_dim = shape->head_dim, .ffn_dim = shape->ffn_dim, .vocab_size = shape->vocab_size,
@@ -224,51 +178,100 @@ static ct_status open_model(const ct_model_kind *kind, ct_arena *arena, const ch
 static void build_model(const ct_model *model, ct_graph *g, ct_build_options options) {
     const ctitan_model *theirs = ((const model_entry *)(const void *)model->kind)->theirs;
     if (options.kind != CT_BUILD_LOSS) {
-        complain(g, "model is built for training only:", theirs->name);
+        (void)plugin_holds(g, 0, "model is built for training only:", theirs->name);
         return;
     }
     for (int i = 0; i < model->parameters_count; i++) {
         const ct_parameter *p = &model->parameters[i];
         ct_build_input(g, CT_PARAMETER, p->name, p->type);
     }
-    theirs->build(&host, (ctitan_graph *)(void *)g, model->args, options.batch, options.seq_len);
+    theirs->build(&plugin_host, (ctitan_graph *)(void *)g, model->args, options.batch, options.seq_len);
+    (void)plugin_holds(g, ct_graph_find_output(g, "token_loss") >= 0, "model does not say its token_loss:", theirs->name);
+}
+
+static ct_status check_model(const ctitan_model *model) {
+    CT_CHECK(model->describe && model->build && model->flavors && model->flavors[0], CT_INVALID, "model %s lacks describe, build or flavours",
+             model->name);
+    return CT_OK;
 }
 
 static ct_status add_model(const ctitan_model *model) {
-    CT_CHECK(model->describe && model->build && model->flavors && model->flavors[0], CT_INVALID, "model %s lacks describe, build or flavours",
-             model->name);
+    static const char *const keys[] = {NULL};
     model_entry *entry = ct_calloc(1, sizeof *entry);
     entry->theirs = model;
-    static const char *const keys[] = {NULL};
     entry->kind = (ct_model_kind){model->name, open_model, build_model, model->flavors, keys};
-    return ct_model_kinds_add(&entry->kind);
+    ct_status status = ct_model_kinds_add(&entry->kind);
+    if (status) free(entry);
+    return status;
+}
+
+// ---- data sources ----
+enum { MOST_SOURCES = 64 };
+static const ctitan_source *sources[MOST_SOURCES];
+static int sources_count;
+
+const ctitan_source *ct_plugins_source(const char *name) {
+    for (int i = 0; i < sources_count; i++)
+        if (!strcmp(sources[i]->name, name)) return sources[i];
+    return NULL;
+}
+
+static ct_status check_source(const ctitan_source *source) {
+    CT_CHECK(source->open && source->read, CT_INVALID, "data source %s lacks open or read", source->name);
+    CT_CHECK(!ct_plugins_source(source->name), CT_INVALID, "there is a data source %s already", source->name);
+    CT_CHECK(sources_count < MOST_SOURCES, CT_INVALID, "more than %d data sources of plugins", MOST_SOURCES);
+    return CT_OK;
 }
 
 // ---- files ----
-static ct_status add_all(const ctitan_plugin_description *d) {
+static ct_status check_all(const ctitan_plugin_description *d) {
     CT_CHECK(d, CT_INVALID, "it says that it can't serve this ctitan");
     CT_CHECK(d->abi == CTITAN_ABI, CT_INVALID, "it is built for plugin ABI %d, this ctitan has %d", d->abi, CTITAN_ABI);
+    for (const ctitan_op *op = d->ops; op && op->name; op++) CT_TRY(check_op(op));
+    for (const ctitan_model *m = d->models; m && m->name; m++) CT_TRY(check_model(m));
+    for (const ctitan_source *s = d->sources; s && s->name; s++) CT_TRY(check_source(s));
+    return CT_OK;
+}
+
+static ct_status add_all(const ctitan_plugin_description *d) {
     for (const ctitan_op *op = d->ops; op && op->name; op++) CT_TRY(add_op(op));
     for (const ctitan_model *m = d->models; m && m->name; m++) CT_TRY(add_model(m));
+    for (const ctitan_source *s = d->sources; s && s->name; s++) {
+        CT_TRY(check_source(s)); // the same name twice in one plugin
+        sources[sources_count++] = s;
+    }
+    return CT_OK;
+}
+
+// Handles of what was loaded; a file by another of its names has the same.
+enum { MOST_MODULES = 64 };
+static void *modules[MOST_MODULES];
+static int modules_count;
+
+static ct_status add_module(void *module) {
+    ctitan_plugin_fn *entry;
+    void *symbol = dlsym(module, "ctitan_plugin");
+    memcpy(&entry, &symbol, sizeof entry);
+    CT_CHECK(symbol, CT_INVALID, "it exports no function ctitan_plugin");
+    CT_CHECK(modules_count < MOST_MODULES, CT_INVALID, "more than %d plugins", MOST_MODULES);
+    const ctitan_plugin_description *description = entry(&plugin_host);
+    CT_TRY(check_all(description));
+    CT_TRY(add_all(description)); // what it added before an error stays, and so the file stays loaded
+    modules[modules_count++] = module;
     return CT_OK;
 }
 
 static ct_status load_one(const char *path) {
     char *with_folder = strchr(path, '/') ? ct_strdup(path) : ct_format("./%s", path); // dlopen looks elsewhere for bare names
-    void *module = dlopen(with_folder, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    if (module) { // loaded before
-        dlclose(module);
-        free(with_folder);
-        return CT_OK;
-    }
-    module = dlopen(with_folder, RTLD_NOW | RTLD_LOCAL);
+    void *module = dlopen(with_folder, RTLD_NOW | RTLD_LOCAL);
     free(with_folder);
     CT_CHECK(module, CT_NOT_FOUND, "cannot load it: %s", dlerror());
-    ctitan_plugin_fn *entry;
-    void *symbol = dlsym(module, "ctitan_plugin");
-    memcpy(&entry, &symbol, sizeof entry);
-    CT_CHECK(symbol, CT_INVALID, "it exports no function ctitan_plugin");
-    return add_all(entry(&host));
+    for (int i = 0; i < modules_count; i++)
+        if (modules[i] == module) {
+            dlclose(module); // one of two holds on it
+            return CT_OK;
+        }
+    return add_module(module);
 }
 
 ct_status ct_plugins_load(const char *const *paths, int count) {

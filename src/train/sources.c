@@ -1,6 +1,7 @@
 // Text for training: the tokenizer as the loader's encoder, and [training], [[training.sources]], [validation] as its sources.
 #include "train/setup.h"
 #include "data/tokens.h"
+#include "plugins/plugins.h"
 
 #include <stdlib.h>
 
@@ -49,6 +50,25 @@ static const char *source_format(ct_cfg_source_format format) {
     }
 }
 
+// A plugin's data source as the loader sees it.
+static ct_status find_reader(const ct_config_source *source, ct_data_reader *out_reader) {
+    *out_reader = (ct_data_reader){0};
+    if (!source->reader) return CT_OK;
+    const ctitan_source *theirs = ct_plugins_source(source->reader);
+    CT_CHECK(theirs, CT_INVALID, "training.sources reader = \"%s\": no plugin of plugins.paths has such a data source", source->reader);
+    *out_reader = (ct_data_reader){theirs->name, theirs->open, theirs->read, theirs->close};
+    return CT_OK;
+}
+
+static ct_status find_sources(const ct_config_training *t, ct_data_source *sources) {
+    for (int i = 0; i < t->source_count; i++) {
+        const ct_config_source *s = &t->sources[i];
+        sources[i] = (ct_data_source){.path = s->path, .format = source_format(s->format), .weight = s->weight};
+        CT_TRY(find_reader(s, &sources[i].reader));
+    }
+    return CT_OK;
+}
+
 static uint64_t seed_of(const ct_config *config) { return config->debug.seed.has ? (uint64_t)config->debug.seed.value : 0; }
 
 ct_status ct_setup_training_data(const ct_config *config, const ct_model *model, ct_data_encoder encoder, int64_t sequences_a_step,
@@ -59,10 +79,6 @@ ct_status ct_setup_training_data(const ct_config *config, const ct_model *model,
     if (t->source_count > 0) {
         count = t->source_count;
         sources = ct_calloc((size_t)count, sizeof *sources);
-        for (int i = 0; i < count; i++)
-            sources[i] = (ct_data_source){.path = t->sources[i].path,
-                                          .format = source_format(t->sources[i].format),
-                                          .weight = t->sources[i].weight};
     }
     ct_data_options options = {.encoder = encoder,
                                .sources = sources,
@@ -72,9 +88,10 @@ ct_status ct_setup_training_data(const ct_config *config, const ct_model *model,
                                .seed = seed_of(config),
                                .documents_apart = model->shape.block_causal,
                                .ahead = (int32_t)(2 * sequences_a_step + 15)}; // at most INT32_MAX, see MOST_SEQUENCES
-    ct_status status = ct_data_create(&options, out_data);
+    ct_status status = sources != &one ? find_sources(t, sources) : CT_OK;
+    if (!status) status = ct_data_create(&options, out_data);
     if (sources != &one) free(sources);
-    if (status) return ct_error_note(status, "training data, %s", ct_config_origin_text(config, "training.dataset"));
+    if (status) return ct_error_note(status, "training data, %s", ct_config_origin_text(config, t->source_count > 0 ? "training.sources" : "training.dataset"));
     return CT_OK;
 }
 

@@ -96,7 +96,7 @@ static void wrong_groups_say_what_they_lack(void **state) {
     static const char *const cases[][2] = {
         {"[[training.sources]]\nweight = 1", "t.toml:1:12: [[training.sources]] lacks path"},
         {"[[training.sources]]\npath = 'a'\nwight = 1",
-         "t.toml:3:1: [[training.sources]] has no key wight; it has path, format, weight"},
+         "t.toml:3:1: [[training.sources]] has no key wight; it has path, format, weight, reader"},
         {"[[training.sources]]\npath = 'a'\nweight = 0",
          "t.toml:3:10: training.sources.weight = 0: a number > 0 is wanted"},
         {"[training.sources]\npath = 'a'",

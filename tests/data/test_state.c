@@ -13,6 +13,24 @@ typedef struct {
 static char *copies[16];
 static const char *keep(int i, const char *path) { return copies[i] = ct_strdup(path); }
 
+// Documents by number: "<n>" and n mod 50 letters.
+static const char *open_letters(const char *path, void **out_source, int64_t *out_documents, uint64_t *out_fingerprint) {
+    if (strcmp(path, "letters")) return "only letters are here";
+    *out_source = ct_malloc(80);
+    *out_documents = 70;
+    *out_fingerprint = 7;
+    return NULL;
+}
+static const char *read_letters(void *source, int64_t document, const char **out_text, size_t *out_bytes) {
+    char *text = source;
+    size_t n = (size_t)snprintf(text, 80, "<%lld>", (long long)document), letters = (size_t)document % 50;
+    memset(text + n, 'a' + (int)(document % 26), letters);
+    *out_text = text;
+    *out_bytes = n + letters;
+    return NULL;
+}
+static const ct_data_reader letters = {"letters", open_letters, read_letters, free};
+
 // Every way of reading: streams and indexes, plain and compressed, text in pieces and split, corpora, mixtures.
 static int make_ways(way *ways) {
     char *json = numbered_documents(60, 70), *more = numbered_documents(23, 30);
@@ -39,6 +57,8 @@ static int make_ways(way *ways) {
         {"split text", {{.path = t, .split_blank_lines = 2}}, 1, 1, 0, 0},
         {"a corpus", {{.path = c}}, 1, 0, 0, 0},
         {"a shuffled corpus", {{.path = c}}, 1, 1, 0, 0},
+        {"a reader", {{.path = "letters", .reader = letters}}, 1, 0, 0, 0},
+        {"a shuffled reader beside a corpus", {{.path = "letters", .reader = letters}, {.path = c}}, 2, 1, 0, 0},
         {"a mixture", {{.path = a, .weight = 2}, {.path = bz, .weight = 1}, {.path = t, .weight = 0.5}}, 3, 0, 0, 0},
         {"a shuffled mixture", {{.path = c, .weight = 1}, {.path = bz, .weight = 3}, {.path = b}}, 3, 1, 0, 5},
         {"one pass of a mixture", {{.path = a}, {.path = b}}, 2, 0, 1, 0},

@@ -166,6 +166,7 @@ typedef struct {
     const char *path;            // file, folder or glob; never NULL
     ct_cfg_source_format format; // AUTO: by the file's name
     double weight;               // > 0, 1 unless given; shares of the whole, in sequences
+    const char *reader;          // NULL: files; else a plugin's data source, which path is for
 } ct_config_source;
 
 typedef struct {

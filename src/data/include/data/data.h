@@ -37,6 +37,16 @@ typedef struct {
 
 // ---- sources ----
 
+// Documents that are no files, by number: a plugin's data source. Functions give NULL, or what is wrong in words that stay until the next call.
+typedef struct {
+    const char *name; // outlives the loader
+    // What `path` names, in the reader's own terms: how many documents (≥ 1), and a number that is another where they are. Perhaps from several
+    // threads at once; what was opened is used by one at a time.
+    const char *(*open)(const char *path, void **out_source, int64_t *out_documents, uint64_t *out_fingerprint);
+    const char *(*read)(void *source, int64_t document, const char **out_text, size_t *out_bytes); // borrowed until the next read
+    void (*close)(void *source);                                                                   // NULL: nothing to close
+} ct_data_reader;
+
 typedef struct {
     const char *path;   // a file, a folder (its files in byte order of their names) or a glob pattern (sorted likewise)
     const char *format; // see below; NULL: by the ending of the first file's name
@@ -45,6 +55,7 @@ typedef struct {
     int split_blank_lines;  // text: runs of at least so many blank lines part documents; 0: a file is one document
     const char *split_line; // text: a line that equals this parts documents (and belongs to none); NULL: none
     int recursive;          // folders: their subfolders too
+    ct_data_reader reader;  // open NULL: files, else path is the reader's own and format is not read
 } ct_data_source;
 
 // Formats. Files whose names end in .gz or .zst are decompressed as they are read.
