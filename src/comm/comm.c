@@ -21,7 +21,6 @@ void ct_comm_set_step(ct_comm *c, int64_t step) {
 
 void ct_comm_destroy(ct_comm *c) {
     if (!c) return;
-    ct_flight_close(c->flight);
     c->backend->destroy(c);
 }
 
@@ -64,7 +63,10 @@ void ct_comm_fail(ct_comm *c, ct_status status) {
     atomic_store_explicit(&c->control->failed, c->rank + 1, memory_order_release);
 }
 
-int ct_comm_may_speak(ct_comm *c) { return !c->control || !atomic_exchange(&c->control->spoken, 1); }
+int ct_comm_may_speak(ct_comm *c) {
+    if (!c) return ct_comm_launched_rank() <= 0;
+    return !c->control || !atomic_exchange(&c->control->spoken, 1);
+}
 
 void ct_comm_abandon(ct_comm *c) {
     if (c->backend->abandon) c->backend->abandon(c);
@@ -127,34 +129,53 @@ static ct_status combine_i64(ct_comm *c, int64_t *values, int count, int maximum
 ct_status ct_comm_sum_i64(ct_comm *c, int64_t *values, int count) { return combine_i64(c, values, count, 0); }
 ct_status ct_comm_max_i64(ct_comm *c, int64_t *values, int count) { return combine_i64(c, values, count, 1); }
 
-ct_status ct_comm_broadcast(ct_comm *c, int from, void *data, size_t bytes) {
-    unsigned char *all = ct_malloc(bytes * (size_t)c->size + 1);
-    ct_status status = all_gather(c, data, bytes, all, "a broadcast");
-    if (!status) memcpy(data, all + bytes * (size_t)from, bytes);
-    free(all);
+// Messages among all ranks.
+static ct_status exchange_all(ct_comm *c, const ct_message *sends, int sends_count, const ct_message *receives, int receives_count, const char *kind,
+                              size_t bytes) {
+    int *ranks = ct_malloc(sizeof *ranks * (size_t)c->size);
+    for (int r = 0; r < c->size; r++) ranks[r] = r;
+    ct_group all = {ranks, c->size, WORLD_SLOT, "all ranks"};
+    ct_comm_what what = {kind, "", "between", (int64_t)bytes};
+    ct_status status = ct_comm_exchange(c, &all, sends, sends_count, receives, receives_count, &what);
+    free(ranks);
     return status;
 }
 
+ct_status ct_comm_broadcast(ct_comm *c, int from, void *data, size_t bytes) {
+    if (c->size == 1) return CT_OK;
+    ct_message in = {from, data, bytes}, *out = ct_calloc((size_t)c->size, sizeof *out);
+    int n = 0;
+    for (int r = 0; r < c->size && c->rank == from; r++)
+        if (r != from) out[n++] = (ct_message){r, data, bytes};
+    ct_status status = exchange_all(c, out, n, &in, c->rank != from, "a broadcast", bytes);
+    free(out);
+    return status;
+}
+
+static void free_gathered(void **data, size_t *bytes, int count) {
+    for (int r = 0; data && r < count; r++) free(data[r]);
+    free(data);
+    free(bytes);
+}
+
 ct_status ct_comm_gather(ct_comm *c, int to, const void *data, size_t bytes, void ***out_data, size_t **out_bytes) {
-    int64_t most = (int64_t)bytes;
-    *out_data = NULL;
-    *out_bytes = NULL;
-    CT_TRY(ct_comm_max_i64(c, &most, 1));
-    size_t record = (size_t)most + sizeof bytes;
-    unsigned char *mine = ct_calloc(1, record), *all = ct_malloc(record * (size_t)c->size);
-    memcpy(mine, &bytes, sizeof bytes);
-    if (bytes) memcpy(mine + sizeof bytes, data, bytes);
-    ct_status status = all_gather(c, mine, record, all, "gathering");
-    if (!status && c->rank == to) {
-        *out_data = ct_calloc((size_t)c->size, sizeof(void *));
-        *out_bytes = ct_calloc((size_t)c->size, sizeof(size_t));
-        for (int r = 0; r < c->size; r++) {
-            memcpy(&(*out_bytes)[r], all + record * (size_t)r, sizeof(size_t));
-            (*out_data)[r] = ct_malloc((*out_bytes)[r] + 1);
-            memcpy((*out_data)[r], all + record * (size_t)r + sizeof bytes, (*out_bytes)[r]);
-        }
+    int is_target = c->rank == to, n = 0;
+    ct_message out = {to, (void *)(uintptr_t)data, bytes}, *in = ct_calloc((size_t)c->size, sizeof *in);
+    size_t *sizes = ct_calloc((size_t)c->size, sizeof *sizes);
+    void **all = NULL;
+    ct_status status = all_gather(c, &bytes, sizeof bytes, sizes, "gathering");
+    if (!status && is_target) {
+        all = ct_calloc((size_t)c->size, sizeof *all);
+        for (int r = 0; r < c->size; r++) all[r] = ct_malloc(sizes[r] + 1);
+        if (bytes) memcpy(all[to], data, bytes);
+        for (int r = 0; r < c->size; r++)
+            if (r != to) in[n++] = (ct_message){r, all[r], sizes[r]};
     }
-    free(mine);
-    free(all);
+    if (!status && c->size > 1) status = exchange_all(c, &out, !is_target, in, n, "gathering", bytes);
+    free(in);
+    *out_data = status ? NULL : all;
+    *out_bytes = status || !is_target ? NULL : sizes;
+    if (status) free_gathered(all, sizes, c->size);
+    else if (!is_target) free(sizes);
     return status;
 }

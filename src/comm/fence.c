@@ -50,12 +50,29 @@ static int is_gone(const ct_rank_area *area) {
     return pid > 0 && kill(pid, 0) && errno == ESRCH;
 }
 
+double ct_elapsed_s(double *last) {
+    double now = ct_now_s(), elapsed = now - *last;
+    *last = now;
+    return elapsed < 1 ? elapsed : 1;
+}
+
+// For how long this rank has looked at the peer and seen no new beat. A job that was stopped as a whole and goes on has seen nothing.
+static double silence_of(ct_comm *comm, int peer) {
+    uint64_t beat = atomic_load_explicit(&ct_area(comm, peer)->beat_ns, memory_order_relaxed);
+    if (!beat || !comm->watch) return 0;
+    ct_watch *w = &comm->watch[peer - comm->control_first];
+    double elapsed = ct_elapsed_s(&w->looked_s);
+    w->silent_s = beat == w->beat_ns ? w->silent_s + elapsed : 0;
+    w->beat_ns = beat;
+    return w->silent_s;
+}
+
+int ct_peer_is_silent(ct_comm *comm, int peer) { return silence_of(comm, peer) > comm->options.heartbeat_timeout_s; }
+
 ct_status ct_check_peer(ct_comm *comm, int peer, double waited_s, const char *group, const ct_comm_what *what) {
     CT_TRY(ct_failure_status(comm));
-    const ct_rank_area *area = ct_area(comm, peer);
-    uint64_t beat = atomic_load_explicit(&area->beat_ns, memory_order_relaxed), now = (uint64_t)(ct_now_s() * 1e9);
-    double silent_s = beat && now > beat ? (double)(now - beat) / 1e9 : 0;
-    int gone = is_gone(area);
+    double silent_s = silence_of(comm, peer);
+    int gone = is_gone(ct_area(comm, peer));
     CT_CHECK(!gone && silent_s <= comm->options.heartbeat_timeout_s, CT_INTERRUPTED,
              "rank %d is %s: no sign of life for %.1f s; rank %d waits for it in %s (%s) of %s over %s, step %lld", peer,
              gone ? "dead" : "dead or stopped", silent_s, comm->rank, what->kind, what->module, what->program, group, (long long)comm->step);
@@ -65,7 +82,7 @@ ct_status ct_check_peer(ct_comm *comm, int peer, double waited_s, const char *gr
 static ct_status wait_for(ct_comm *comm, int peer, int slot, uint32_t wanted, const char *group, const ct_comm_what *what) {
     ct_arrival *other = &ct_area(comm, peer)->arrivals[slot];
     if (spin(other, wanted, comm->may_spin ? SPINS : 1)) return CT_OK;
-    double start = ct_now_s();
+    double last = ct_now_s(), waited_s = 0;
     ct_status status = CT_OK;
     atomic_fetch_add(&other->sleepers, 1);
     for (;;) {
@@ -73,7 +90,8 @@ static ct_status wait_for(ct_comm *comm, int peer, int slot, uint32_t wanted, co
         if (has_come(seen, wanted)) break;
         futex_sleep(&other->arrivals, seen);
         if (has_come(atomic_load(&other->arrivals), wanted)) break;
-        if ((status = ct_check_peer(comm, peer, ct_now_s() - start, group, what))) break;
+        waited_s += ct_elapsed_s(&last);
+        if ((status = ct_check_peer(comm, peer, waited_s, group, what))) break;
     }
     atomic_fetch_sub(&other->sleepers, 1);
     return status;

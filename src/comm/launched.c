@@ -40,33 +40,36 @@ int ct_comm_is_launched(void) {
     return number("SLURM_NTASKS") > 1 && getenv("SLURM_PROCID") && (getenv("PMIX_RANK") || getenv("PMI_FD") || getenv("SLURM_STEP_ID"));
 }
 
+int ct_comm_launched_rank(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && ct_comm_is_launched(); i++)
+        if (number(names[i]) >= 0) return (int)number(names[i]);
+    return -1;
+}
+
 // ---- waiting ----
 typedef struct {
     ct_comm *comm;
     const char *group;
     const ct_comm_what *what;
-    double start_s, next_s;
+    double last_s, waited_s;
     ct_status status;
 } waiting;
 
+// Everyone on this machine is looked at, near or not: whoever is lost will be missed sooner or later.
 static int poll_failures(void *context) {
     waiting *w = context;
-    double now = ct_now_s();
-    if (now < w->next_s) return 0;
-    w->next_s = now + 0.2;
-    if (!w->comm->control) { // the very beginning: nobody beats yet
-        w->status = ct_check_time(w->comm, now - w->start_s, w->group, w->what);
-        return w->status != CT_OK;
-    }
-    for (int r = w->comm->near_first; r < w->comm->near_first + w->comm->near_count && !w->status; r++)
-        if (r != w->comm->rank) w->status = ct_check_peer(w->comm, r, now - w->start_s, w->group, w->what);
-    if (!w->status && w->comm->near_count == 1) w->status = ct_check_time(w->comm, now - w->start_s, w->group, w->what);
+    ct_comm *c = w->comm;
+    if (ct_now_s() < w->last_s + 0.2) return 0;
+    w->waited_s += ct_elapsed_s(&w->last_s);
+    for (int r = c->machine_first; c->control && r < c->machine_first + c->machine_count && !w->status; r++)
+        if (r != c->rank) w->status = ct_check_peer(c, r, w->waited_s, w->group, w->what);
+    if (!w->status) w->status = ct_check_time(c, w->waited_s, w->group, w->what);
     return w->status != CT_OK;
 }
 
 static waiting wait_begin(ct_comm *c, const char *group, const ct_comm_what *what) {
-    double now = ct_now_s();
-    return (waiting){c, group, what, now, now + 0.2, CT_OK};
+    return (waiting){c, group, what, ct_now_s(), 0, CT_OK};
 }
 
 static ct_status wait_end(const waiting *w, int result) {
@@ -91,14 +94,25 @@ static ct_status exchange(ct_comm *c, const ct_group *group, const ct_message *s
                                          receives_count, poll_failures, &w));
 }
 
-// ---- memory of the node ----
-static ct_status make_segment(size_t bytes, int *out_fd) {
+// ---- memory of the machine ----
+static size_t whole_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1); }
+
+static ct_status make_segment(size_t bytes, int ranks, int *out_fd) {
+    CT_TRY(ct_check_room(bytes, ranks));
     int fd = memfd_create("ctitan", MFD_CLOEXEC);
     CT_CHECK(fd >= 0, CT_NO_MEMORY, "cannot make shared memory: %s", strerror(errno));
     int error = ftruncate(fd, (off_t)bytes) ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     if (error) close(fd);
-    CT_CHECK(!error, CT_NO_MEMORY, "%.2f GB of shared memory are wanted for the ranks of this node: %s", (double)bytes / 1e9, strerror(error));
+    CT_CHECK(!error, CT_NO_MEMORY, "%.2f GB of shared memory are wanted for %d ranks: %s", (double)bytes / 1e9, ranks, strerror(error));
     *out_fd = fd;
+    return CT_OK;
+}
+
+static ct_status open_fd_of(int rank, int64_t pid, int64_t fd, int *out_fd) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)pid, (long long)fd);
+    *out_fd = open(path, O_RDWR | O_CLOEXEC);
+    CT_CHECK(*out_fd >= 0, CT_IO, "cannot open rank %d's shared memory, %s: %s", rank, path, strerror(errno));
     return CT_OK;
 }
 
@@ -114,43 +128,32 @@ static ct_status map_fd(int fd, size_t bytes, void **out) {
 }
 
 typedef struct {
-    int64_t pid, fd; // of the node's first rank; fd -1: it failed
+    int64_t pid, fd; // of a segment's first rank; fd -1: it failed
     size_t bytes;
 } segment_place;
 
-// Everyone's error is agreed on by an all-gather that has to happen anyway.
-static ct_status node_segment(ct_comm *c, size_t bytes, void **out) {
-    bytes = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
-    int fd = -1, is_first = c->rank == c->near_first;
-    ct_status made = is_first ? make_segment(bytes, &fd) : CT_OK;
-    segment_place mine = {getpid(), fd, bytes}, *all = ct_malloc(sizeof mine * (size_t)c->size);
-    ct_status status = all_gather(c, &mine, sizeof mine, all, "sharing memory");
-    segment_place first = status ? mine : all[c->near_first];
-    for (int r = c->near_first; r < c->near_first + c->near_count && !status; r++)
-        if (all[r].bytes != bytes) status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "rank %d asks for %zu bytes of shared memory, rank %d for %zu", c->rank, bytes, r, all[r].bytes);
+// One mapping for `count` ranks from `first` on, made by the first. Called by all ranks of the world; an error is all ranks'.
+static ct_status share_among(ct_comm *c, int first, int count, size_t bytes, void **out) {
+    int fd = -1;
+    ct_status mine = c->rank == first ? make_segment(bytes, count, &fd) : CT_OK;
+    segment_place place = {getpid(), fd, bytes}, *all = ct_malloc(sizeof place * (size_t)c->size);
+    ct_status met = all_gather(c, &place, sizeof place, all, "sharing memory");
+    for (int r = first; r < first + count && !met && !mine; r++)
+        if (all[r].bytes != bytes)
+            mine = ct_error_make(CT_INVALID, __FILE__, __LINE__, "rank %d asks for %zu bytes of shared memory, rank %d for %zu", c->rank, bytes, r, all[r].bytes);
+    if (!met && !mine && c->rank != first && all[first].fd >= 0) mine = open_fd_of(first, all[first].pid, all[first].fd, &fd);
+    if (!met && !mine && all[first].fd >= 0) mine = map_fd(fd, bytes, out);
     free(all);
-    if (!status && first.fd < 0) status = made ? made : ct_error_make(CT_NO_MEMORY, __FILE__, __LINE__, "rank %d could not make the node's shared memory", c->near_first);
-    if (!status && !is_first) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)first.pid, (long long)first.fd);
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd < 0) status = ct_error_make(CT_IO, __FILE__, __LINE__, "cannot open rank %d's shared memory, %s: %s", c->near_first, path, strerror(errno));
-    }
-    if (!status) status = map_fd(fd, bytes, out);
-    char done = status != CT_OK, *dones = ct_malloc((size_t)c->size); // the first keeps its file open until all have it
-    ct_status met = all_gather(c, &done, 1, dones, "sharing memory");
-    for (int r = 0; r < c->size && !met && !status; r++)
-        if (dones[r]) status = ct_error_make(CT_NO_MEMORY, __FILE__, __LINE__, "rank %d has no shared memory", r);
-    free(dones);
+    if (!met) met = ct_comm_agree(c, mine); // until all have it, the first keeps its file open
     if (fd >= 0) close(fd);
-    return status ? status : met;
+    return met;
 }
 
 static ct_status share(ct_comm *c, size_t bytes, void **out_base) {
     launched *l = c->context;
     CT_CHECK(!l->segment, CT_INVALID, "shared memory is asked for twice");
-    CT_TRY(node_segment(c, bytes, &l->segment));
-    l->segment_bytes = bytes;
+    l->segment_bytes = whole_pages(bytes);
+    CT_TRY(share_among(c, c->near_first, c->near_count, l->segment_bytes, &l->segment));
     *out_base = l->segment;
     return CT_OK;
 }
@@ -194,19 +197,40 @@ static void stop_beat(launched *l) {
 }
 
 // ---- from start to end ----
-static void destroy(ct_comm *c) {
-    launched *l = c->context;
-    stop_beat(l);
-    if (l->segment) munmap(l->segment, (l->segment_bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1));
-    if (l->mpi) l->mpi->finalize();
-    if (l->control_mapping) munmap(l->control_mapping, l->control_bytes);
-    free(l);
-    free(c); // the module stays: MPI libraries don't like to go
+// A stopped process does not hear that the job ends, and some launchers wait long for it.
+static void kill_silent_peers(ct_comm *c) {
+    char own[4096], theirs[4096], path[64];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own);
+    for (int r = c->machine_first; c->control && r < c->machine_first + c->machine_count; r++) {
+        int pid = atomic_load(&ct_area(c, r)->pid);
+        if (r == c->rank || pid <= 0 || !ct_peer_is_silent(c, r)) continue;
+        snprintf(path, sizeof path, "/proc/%d/exe", pid);
+        if (length > 0 && readlink(path, theirs, sizeof theirs) == length && !memcmp(own, theirs, (size_t)length)) kill(pid, SIGKILL);
+    }
 }
 
 static void abandon(ct_comm *c) {
     launched *l = c->context;
+    kill_silent_peers(c);
     if (l->mpi) l->mpi->abort(1);
+}
+
+// A rank that ends well waits for the others, so that one lost at the very end is missed as well; after a failure MPI can't end in order.
+static void destroy(ct_comm *c) {
+    launched *l = c->context;
+    ct_status lost = c->control ? ct_failure_status(c) : CT_OK;
+    if (l->beats && !lost) lost = ct_comm_barrier(c, "ending");
+    if (lost && ct_comm_may_speak(c)) fprintf(stderr, "%s\n", ct_error_text(lost));
+    else if (lost) sleep(3); // for who speaks
+    if (lost) abandon(c);
+    stop_beat(l);
+    if (l->segment) munmap(l->segment, l->segment_bytes);
+    if (l->mpi) l->mpi->finalize();
+    if (l->control_mapping) munmap(l->control_mapping, l->control_bytes);
+    ct_flight_close(c->flight);
+    free(c->watch);
+    free(l);
+    free(c); // the module stays: MPI libraries don't like to go
 }
 
 static const ct_comm_backend mpi_backend = {"mpi", share, exchange, all_gather, destroy, abandon};
@@ -234,29 +258,29 @@ static ct_status load_module(launched *l) {
     return CT_OK;
 }
 
+// Which of the machine's ranks are near: all, runs of options.ranks_per_node, or none.
+static void set_near(ct_comm *c) {
+    int k = c->options.no_shared_memory ? 1 : c->options.ranks_per_node, last = c->machine_first + c->machine_count;
+    int first = k > 0 ? c->rank / k * k : c->machine_first, end = k > 0 && first + k < last ? first + k : last;
+    c->near_first = first > c->machine_first ? first : c->machine_first;
+    c->near_count = end - c->near_first;
+}
+
 static ct_status join(ct_comm *c, launched *l) {
     CT_TRY(load_module(l));
-    if (l->mpi->init(&c->rank, &c->size, &c->near_first, &c->near_count)) {
+    if (l->mpi->init(&c->rank, &c->size, &c->machine_first, &c->machine_count)) {
         l->mpi = NULL;
         CT_FAIL(CT_IO, "MPI can't be started");
     }
-    c->machine_first = c->near_first;
-    c->machine_count = c->near_count;
-    c->may_spin = c->machine_count <= ct_cores() || ct_cores() == 1;
-    int k = c->options.ranks_per_node, last = c->near_first + c->near_count;
-    if (c->options.no_shared_memory) c->near_first = c->rank, c->near_count = 1;
-    else if (k > 0) {
-        int first = c->rank / k * k, end = first + k < last ? first + k : last;
-        c->near_first = first > c->near_first ? first : c->near_first;
-        c->near_count = end - c->near_first;
-    }
-    c->control_first = c->near_first;
-    l->control_bytes = (ct_control_bytes(c->near_count) + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
-    CT_TRY(node_segment(c, l->control_bytes, &l->control_mapping));
+    c->may_spin = c->machine_count <= ct_cores() || ct_cores() == 1; // one core: the launcher bound this process to its own
+    set_near(c);
+    c->control_first = c->machine_first;
+    c->watch = ct_calloc((size_t)c->machine_count, sizeof *c->watch);
+    l->control_bytes = whole_pages(ct_control_bytes(c->machine_count));
+    CT_TRY(share_among(c, c->machine_first, c->machine_count, l->control_bytes, &l->control_mapping));
     c->control = l->control_mapping;
-    CT_TRY(start_beat(c));
-    CT_TRY(ct_comm_barrier(c, "starting")); // all beat before anyone looks
-    return ct_comm_record(c);
+    ct_status mine = start_beat(c);
+    return ct_comm_agree(c, mine ? mine : ct_comm_record(c)); // from here on all beat
 }
 
 ct_status ct_comm_create_mpi(const ct_comm_options *options, ct_comm **out_comm) {
@@ -266,7 +290,7 @@ ct_status ct_comm_create_mpi(const ct_comm_options *options, ct_comm **out_comm)
     if (options) c->options = *options;
     ct_comm_default(&c->options);
     ct_status status = join(c, l);
-    if (status) destroy(c);
-    else *out_comm = c;
+    *out_comm = l->mpi ? c : NULL;
+    if (!l->mpi) destroy(c);
     return status;
 }

@@ -38,6 +38,7 @@ static int node_of(int *out_first, int *out_count) {
 static int init(int *out_rank, int *out_size, int *out_first, int *out_count) {
     int provided;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) || provided < MPI_THREAD_FUNNELED) return -1;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); // an error of ours says what it was for
     MPI_Comm_rank(MPI_COMM_WORLD, out_rank);
     MPI_Comm_size(MPI_COMM_WORLD, out_size);
     return node_of(out_first, out_count);

@@ -47,7 +47,8 @@ static ct_status share(ct_comm *c, size_t bytes, void **out_base) {
     pthread_mutex_lock(&w->lock);
     ct_status status = CT_OK;
     if (!w->segments[node]) {
-        status = map_segment(bytes, &w->segments[node]);
+        status = ct_check_room(bytes, c->near_count);
+        if (!status) status = map_segment(bytes, &w->segments[node]);
         w->segment_bytes[node] = bytes;
     }
     *out_base = w->segments[node];

@@ -23,7 +23,7 @@ typedef struct {
     _Atomic(void *) mail;                  // threads only: what it shows the others at a fence
 } ct_rank_area;
 
-// Zeroed memory that the ranks of a node share.
+// Zeroed memory that the ranks of a machine share.
 typedef struct {
     _Atomic int failing;   // 1 + the first rank that failed, from when it began to say so
     _Atomic int failed;    // the same, once the text stands
@@ -46,6 +46,12 @@ typedef struct {
     void (*abandon)(ct_comm *comm); // ends the other ranks; NULL: they end by themselves
 } ct_comm_backend;
 
+// What a rank has seen of another's beats.
+typedef struct {
+    uint64_t beat_ns;
+    double silent_s, looked_s; // time that this rank has watched without a new beat; when it last looked
+} ct_watch;
+
 struct ct_comm {
     const ct_comm_backend *backend;
     ct_comm_options options;
@@ -57,12 +63,19 @@ struct ct_comm {
     int started; // the first step has begun: train_timeout instead of init_timeout
     ct_control *control;
     int control_first; // the rank of its first area
+    ct_watch *watch;   // by area; NULL: nobody beats
     ct_flight *flight; // NULL: nothing is recorded
     void *context; // of the back end
 };
 
+// This process's number as the launcher's environment tells it, before there is a world; -1: there is none.
+int ct_comm_launched_rank(void);
+
 // Opens the rank's flight recorder where the options want one (comm.c).
 ct_status ct_comm_record(ct_comm *comm);
+
+// Can so many bytes be had, as far as the system says? (CT_NO_MEMORY says how many were wanted and how many there are: room.c)
+ct_status ct_check_room(size_t bytes, int ranks);
 
 static inline ct_rank_area *ct_area(const ct_comm *comm, int rank) { return &comm->control->ranks[rank - comm->control_first]; }
 
@@ -70,8 +83,11 @@ void ct_comm_default(ct_comm_options *options);
 
 // The meeting of near ranks on a slot (fence.c).
 ct_status ct_fence_wait(ct_comm *comm, const int *ranks, int count, int slot, const char *group, const ct_comm_what *what);
+// Seconds since *last, which becomes now; a second at the most: whoever was stopped itself has not waited meanwhile.
+double ct_elapsed_s(double *last);
 // Is the peer alive, and not late? (CT_INTERRUPTED says who, where and for how long.)
 ct_status ct_check_peer(ct_comm *comm, int peer, double waited_s, const char *group, const ct_comm_what *what);
+int ct_peer_is_silent(ct_comm *comm, int peer);
 ct_status ct_check_time(const ct_comm *comm, double waited_s, const char *group, const ct_comm_what *what);
 // The error of a failure that somebody told, or CT_OK.
 ct_status ct_failure_status(const ct_comm *comm);

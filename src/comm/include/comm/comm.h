@@ -36,8 +36,18 @@ ct_status ct_comm_run_threads(int ranks, const ct_comm_options *options, ct_rank
 // Was this process started by mpirun or srun, as one of several? (from their environment variables)
 int ct_comm_is_launched(void);
 
-// Joins the MPI world (loads the module that uses libmpi; an error says what is missing). Caller destroys; a rank that ends with an error
-// calls ct_comm_fail first.
+// Joins the MPI world (loads the module that uses libmpi; an error says what is missing). Caller destroys. *out_comm is set on failure too
+// wherever MPI itself came up, so that the caller can end the job through it, and NULL elsewhere:
+//
+//     ct_comm *comm;
+//     ct_status status = ct_comm_create_mpi(&options, &comm);
+//     if (!status) status = work(comm);
+//     if (!status) return ct_comm_destroy(comm), 0;
+//     if (comm) ct_comm_fail(comm, status);
+//     if (ct_comm_may_speak(comm)) print(status);
+//     else sleep(3); // whoever speaks ends this process too
+//     if (comm) ct_comm_abandon(comm);
+//     exit(1);
 ct_status ct_comm_create_mpi(const ct_comm_options *options, ct_comm **out_comm);
 void ct_comm_destroy(ct_comm *comm);
 
@@ -105,10 +115,11 @@ ct_status ct_comm_gather(ct_comm *comm, int to, const void *data, size_t bytes, 
 // Tells the others that this rank ends with an error: whoever waits, or will wait, for it gets an error that quotes it. Never waits.
 void ct_comm_fail(ct_comm *comm, ct_status status);
 
-// 1 for one rank of a node, once: it prints what ended the job.
+// 1 for one rank of a machine, once: it prints what ended the job. NULL (there is no world yet): 1 for the launcher's rank 0, and where there
+// is no launcher.
 int ct_comm_may_speak(ct_comm *comm);
 
-// Ends the job's other ranks, however they are (MPI: a stopped one can't be waited for). May not return.
+// Ends the job's other ranks, however they are (MPI: stopped ones of this machine are killed). May not return.
 void ct_comm_abandon(ct_comm *comm);
 
 // For the recorder and errors: the optimizer step from here on.
