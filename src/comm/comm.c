@@ -36,12 +36,14 @@ ct_status ct_comm_record(ct_comm *c) {
     return ct_flight_open(o->record_folder, o->record_prefix ? o->record_prefix : "rank_", c->rank, c->size, o->record_entries, &c->flight);
 }
 
-static ct_flight_record *begin(ct_comm *c, const ct_group *group, const char *kind, const ct_comm_what *what) {
-    return c->flight ? ct_flight_begin(c->flight, kind, what->program, group->name, what->module, group->slot, c->step, what->bytes) : NULL;
+static ct_flight_record *begin(ct_comm *c, const ct_group *group, const ct_comm_what *what) {
+    if (!c->flight) return NULL;
+    return ct_flight_begin(c->flight, &(ct_flight_operation){what->kind, what->program, group->name, what->module, group->slot, group->ranks[0],
+                                                             group->count, c->step, what->bytes});
 }
 
 ct_status ct_comm_fence(ct_comm *c, const ct_group *group, const ct_comm_what *what) {
-    ct_flight_record *record = begin(c, group, what->kind, what);
+    ct_flight_record *record = begin(c, group, what);
     ct_status status = ct_fence_wait(c, group->ranks, group->count, group->slot, group->name, what);
     if (record && !status) ct_flight_end(record);
     return status;
@@ -49,7 +51,7 @@ ct_status ct_comm_fence(ct_comm *c, const ct_group *group, const ct_comm_what *w
 
 ct_status ct_comm_exchange(ct_comm *c, const ct_group *group, const ct_message *sends, int sends_count, const ct_message *receives,
                            int receives_count, const ct_comm_what *what) {
-    ct_flight_record *record = begin(c, group, what->kind, what);
+    ct_flight_record *record = begin(c, group, what);
     ct_status status = c->backend->exchange(c, group, sends, sends_count, receives, receives_count, what);
     if (record && !status) ct_flight_end(record);
     return status;
@@ -78,8 +80,8 @@ static ct_status all_gather(ct_comm *c, const void *mine, size_t bytes, void *ou
         memcpy(out, mine, bytes);
         return CT_OK;
     }
-    ct_flight_record *record =
-        c->flight ? ct_flight_begin(c->flight, what, "between", "all ranks", "", WORLD_SLOT, c->step, (int64_t)bytes) : NULL;
+    ct_group all = {&(int){0}, c->size, WORLD_SLOT, "all ranks"}; // ranks from 0 on
+    ct_flight_record *record = begin(c, &all, &(ct_comm_what){what, "", "between", (int64_t)bytes});
     ct_status status = c->backend->all_gather(c, mine, bytes, out, what);
     if (record && !status) ct_flight_end(record);
     return status;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -108,7 +109,7 @@ static void the_recorder_keeps_the_last_and_refuses_what_is_no_record(void **sta
     ct_flight *flight;
     assert_ok(ct_flight_open(folder, "rank_", 3, 8, 5, &flight));
     for (int i = 1; i <= 12; i++) {
-        ct_flight_record *r = ct_flight_begin(flight, "all_gather", "micro", "tp", "a.module.with.a.name.that.is.longer.than.sixty-four.bytes.of.text.in.all", 4, i, 100 * i);
+        ct_flight_record *r = ct_flight_begin(flight, &(ct_flight_operation){"all_gather", "micro", "tp", "a.module.with.a.name.that.is.longer.than.seventy-two.bytes.of.text.in.all", 4, 2, 2, i, 100 * i});
         if (i < 12) ct_flight_end(r);
     }
     ct_flight_close(flight);
@@ -129,6 +130,72 @@ static void the_recorder_keeps_the_last_and_refuses_what_is_no_record(void **sta
     assert_ok(ct_folder_remove(folder));
 }
 
+// Ranks 0 … 3, tp pairs; rank 3 has begun one operation less than rank 2 over tp, and rank 1 as many as rank 0.
+static void the_recorder_says_who_is_behind_in_which_group(void **state) {
+    (void)state;
+    char folder[] = "/tmp/ct_flight_XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    for (int rank = 0; rank < 4; rank++) {
+        ct_flight *flight;
+        assert_ok(ct_flight_open(folder, "rank_", rank, 4, 8, &flight));
+        for (int i = 1; i <= 3; i++) ct_flight_end(ct_flight_begin(flight, &(ct_flight_operation){"sum", "update", "all ranks", "norm", 64, 0, 4, 7, 8}));
+        int pairs = rank == 3 ? 19 : rank == 2 ? 20 : 30;
+        for (int i = 1; i <= pairs; i++)
+            ct_flight_end(ct_flight_begin(flight, &(ct_flight_operation){"all_gather", "micro", "tp", "layers.1.wq", 4, rank & ~1, 2, 8, 16}));
+        ct_flight_close(flight);
+    }
+    ct_string text = {0};
+    assert_ok(ct_flight_print(folder, 1, &text));
+    char *first = strstr(text.text, "is behind");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "is behind"));
+    assert_non_null(strstr(text.text, "rank 3 is behind over tp (2 ranks from rank 2 on): 19 operations begun, and 20 by rank 2, whose last is all_gather "
+                                      "(layers.1.wq) of step 8\n"));
+    ct_string_deinit(&text);
+    assert_ok(ct_folder_remove(folder));
+}
+
+static void must_be_read_or_refused(const char *folder) {
+    ct_string text = {0};
+    ct_status status = ct_flight_print(folder, 100, &text);
+    if (status) assert_int_equal(ct_error_code(status), CT_CORRUPT);
+    for (size_t i = 0; i < text.length; i++) assert_true(text.text[i] == '\n' || (unsigned char)text.text[i] >= ' ');
+    ct_string_deinit(&text);
+}
+
+// Every length of a small file, and every byte of it set to some values: read, or refused by name.
+static void damaged_records_are_read_or_refused(void **state) {
+    (void)state;
+    char folder[] = "/tmp/ct_flight_XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    ct_flight *flight;
+    assert_ok(ct_flight_open(folder, "rank_", 0, 1, 3, &flight));
+    for (int i = 0; i < 4; i++) ct_flight_end(ct_flight_begin(flight, &(ct_flight_operation){"all_gather", "micro", "tp", "m", 4, 0, 2, i, 1}));
+    ct_flight_close(flight);
+    char *path = ct_format("%s/rank_0.ring", folder), *bytes;
+    size_t size;
+    assert_ok(ct_file_read(path, 0, &bytes, &size));
+    for (size_t n = 0; n <= size; n += 3) {
+        assert_ok(ct_file_write_atomic(path, bytes, n));
+        must_be_read_or_refused(folder);
+    }
+    static const char values[] = {0, 1, 27, 127, (char)0x80, (char)0xff};
+    for (size_t at = 0; at < size; at++) {
+        if (at >= 56 && at < 192) continue; // spare
+        char kept = bytes[at];
+        bytes[at] = values[at % sizeof values];
+        assert_ok(ct_file_write_atomic(path, bytes, size));
+        must_be_read_or_refused(folder);
+        bytes[at] = kept;
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0); // is not waited for
+    must_be_read_or_refused(folder);
+    free(path);
+    free(bytes);
+    assert_ok(ct_folder_remove(folder));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fences_order_memory),
@@ -138,6 +205,8 @@ int main(void) {
         cmocka_unit_test(a_rank_that_fails_alone_ends_all_with_its_words),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(the_recorder_keeps_the_last_and_refuses_what_is_no_record),
+        cmocka_unit_test(the_recorder_says_who_is_behind_in_which_group),
+        cmocka_unit_test(damaged_records_are_read_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
