@@ -41,8 +41,8 @@ static ct_status load(planned *p, const char *path, int argc, char **argv) {
     CT_TRY(ct_setup_parallel(p->config, p->ranks ? p->ranks : ct_setup_least_ranks(p->config), &parallel));
     CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
     CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
-    p->options.plan.ranks_per_node = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
-    if (!p->config->comm.shared_memory) p->options.plan.ranks_per_node = 1;
+    int together = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
+    p->options.plan.near.count = p->config->comm.shared_memory ? together : 1;
     return ct_step_make(&p->model, &p->options, &p->step);
 }
 

@@ -22,6 +22,7 @@ typedef struct {
     source from;
     ct_piece piece;
     int is_far;
+    int is_direct; // sent from where it lies, received where it belongs: nothing is copied
 } part;
 
 struct ct_move {
@@ -46,7 +47,6 @@ struct ct_move {
     int sends_count;
     ct_message *send_messages, *receive_messages;
     int receives_count;
-    unsigned char *buffer;
 };
 
 static void strides_of(const int64_t *extents, int dims, size_t size, int64_t *out) {
@@ -195,6 +195,7 @@ static void run_part(void *context, int thread, int threads) {
     }
     for (int i = 0; i < m->parts_count; i++) {
         const part *p = &m->parts[i];
+        if (p->is_direct) continue;
         copy_box(&p->from, m->to + offset_of(p->piece.to, m->to_stride, m->dims_count), m->to_stride, p->piece.extent, m->dims_count,
                  ct_dtype_bytes(m->from_dtype), thread, threads);
     }
@@ -205,6 +206,7 @@ static void pack_part(void *context, int thread, int threads) {
     const ct_move *m = context;
     size_t size = ct_dtype_bytes(m->from_dtype);
     for (int i = 0; i < m->sends_count; i++) {
+        if (m->sends[i].is_direct) continue;
         int64_t packed[CT_MAX_DIMS];
         strides_of(m->sends[i].piece.extent, m->dims_count, size, packed);
         copy_box(&m->sends[i].from, m->send_messages[i].data, packed, m->sends[i].piece.extent, m->dims_count, size, thread, threads);
@@ -290,6 +292,7 @@ static void find_sends(const resolving *r, int rank, const ct_call *call, ct_sha
             part *p = &m->sends[m->sends_count++];
             p->piece = pieces[i];
             place_source(r, p, rank, call->in[r->moved].data);
+            p->is_direct = ct_box_is_run(p->piece.extent, call->in[r->moved].dims, m->dims_count);
             p->piece.rank = peer;
         }
     }
@@ -297,29 +300,34 @@ static void find_sends(const resolving *r, int rank, const ct_call *call, ct_sha
 }
 
 // Room for what is sent and received, and messages over it. Received parts lie packed.
-static void make_messages(ct_move *m) {
-    size_t size = ct_dtype_bytes(m->from_dtype), bytes = 0;
-    for (int i = 0; i < m->sends_count; i++) bytes += ((size_t)elems_of(&m->sends[i].piece, m->dims_count) * size + 63) & ~(size_t)63;
-    for (int i = 0; i < m->parts_count; i++)
-        if (m->parts[i].is_far) bytes += ((size_t)elems_of(&m->parts[i].piece, m->dims_count) * size + 63) & ~(size_t)63;
-    m->buffer = ct_malloc(bytes + 1);
+static ct_status make_messages(ct_move *m, const ct_instruction *instruction, const ct_call *call) {
+    size_t size = ct_dtype_bytes(m->from_dtype);
     m->send_messages = ct_calloc((size_t)m->sends_count + 1, sizeof *m->send_messages);
     m->receive_messages = ct_calloc((size_t)m->receives_count + 1, sizeof *m->receive_messages);
-    unsigned char *at = m->buffer;
+    unsigned char *begin = call->scratch, *at = begin;
     for (int i = 0; i < m->sends_count; i++) {
         size_t n = (size_t)elems_of(&m->sends[i].piece, m->dims_count) * size;
-        m->send_messages[i] = (ct_message){m->sends[i].piece.rank, at, n};
-        at += (n + 63) & ~(size_t)63;
+        int direct = m->sends[i].is_direct;
+        m->send_messages[i] = (ct_message){m->sends[i].piece.rank, direct ? (void *)(uintptr_t)m->sends[i].from.data : at, n};
+        at += direct ? 0 : (n + 63) & ~(size_t)63;
     }
     for (int i = 0, k = 0; i < m->parts_count; i++) {
         part *p = &m->parts[i];
         if (!p->is_far) continue;
         size_t n = (size_t)elems_of(&p->piece, m->dims_count) * size;
+        p->is_direct = m->mode == COPY && ct_box_is_run(p->piece.extent, call->out[0].dims, m->dims_count);
+        if (p->is_direct) {
+            m->receive_messages[k++] = (ct_message){p->piece.rank, m->to + offset_of(p->piece.to, m->to_stride, m->dims_count), n};
+            continue;
+        }
         m->receive_messages[k++] = (ct_message){p->piece.rank, at, n};
         p->from.data = at;
         strides_of(p->piece.extent, m->dims_count, size, p->from.stride);
         at += (n + 63) & ~(size_t)63;
     }
+    CT_CHECK((size_t)(at - begin) <= instruction->scratch_bytes, CT_INVALID, "%s in %s: %zu bytes of messages, the plan has %zu: it was made for other nodes",
+             m->what.kind, m->what.module, (size_t)(at - begin), instruction->scratch_bytes);
+    return CT_OK;
 }
 
 static ct_status check_sum(const ct_move *m) {
@@ -359,8 +367,8 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
     m->what = (ct_comm_what){node->op->name, node->from.module, local->name, (int64_t)(ct_type_bytes(&r.in->type))};
     find_parts(&r, rank, call, space, context);
     find_sends(&r, rank, call, space, context);
-    make_messages(m);
-    ct_status status = check_sum(m);
+    ct_status status = make_messages(m, instruction, call);
+    if (!status) status = check_sum(m);
     if (status) ct_move_destroy(m);
     else *out_move = m;
     return status;
@@ -373,7 +381,6 @@ void ct_move_destroy(ct_move *m) {
     free(m->sends);
     free(m->send_messages);
     free(m->receive_messages);
-    free(m->buffer);
     free(m);
 }
 

@@ -137,3 +137,46 @@ double ct_move_bytes(const ct_graph *g, const ct_node *move, int rank) {
     free(pieces);
     return bytes;
 }
+
+static size_t packed_bytes(const ct_graph *g, const ct_node *move, const ct_piece *piece) {
+    const ct_value_info *v = moved_value(g, move);
+    size_t bytes = ct_dtype_bytes(ct_layout_axes(&v->layout, CT_CUT_SUM) ? (ct_dtype)v->layout.partial : v->type.dtype);
+    for (int d = 0; d < v->type.dims_count; d++) bytes *= (size_t)piece->extent[d];
+    return (bytes + 63) & ~(size_t)63;
+}
+
+int ct_box_is_run(const int64_t *extent, const int64_t *tensor, int dims) {
+    int d = 0;
+    while (d < dims && extent[d] == 1) d++; // then one dim that may be a part, and whole ones
+    for (d++; d < dims; d++)
+        if (extent[d] != tensor[d]) return 0;
+    return 1;
+}
+
+size_t ct_move_message_bytes(const ct_graph *g, const ct_node *move, int rank, ct_near near) {
+    int count = ct_mesh_group(&g->mesh, rank, ct_move_axes(g, move), NULL), far = 0;
+    int *group = ct_malloc(sizeof(int) * (size_t)count);
+    ct_mesh_group(&g->mesh, rank, ct_move_axes(g, move), group);
+    for (int i = 0; i < count; i++) far += !ct_is_near(near, group[i]);
+    ct_piece *pieces = ct_malloc(sizeof *pieces * (size_t)count);
+    const ct_value_info *v = moved_value(g, move);
+    int64_t extents[CT_MAX_DIMS];
+    global_extents(&v->type, extents);
+    ct_region operand = ct_layout_box(&g->mesh, &v->layout, v->type.dims_count, extents, rank);
+    ct_region result = ct_layout_box(&g->mesh, &g->values[move->outputs[0]].layout, v->type.dims_count, extents, rank);
+    unsigned sums = (ct_layout_axes(&v->layout, CT_CUT_SUM) | ct_layout_axes(&v->layout, CT_CUT_MAX)) & ct_move_axes(g, move);
+    size_t bytes = 0;
+    for (int i = 0; far && i < count; i++) { // readers: this rank, and those it sends to
+        if (group[i] != rank && ct_is_near(near, group[i])) continue;
+        int n = ct_move_pieces(g, move, group[i], pieces);
+        for (int k = 0; k < n; k++) {
+            int receives = group[i] == rank, concerned = receives ? !ct_is_near(near, pieces[k].rank) : pieces[k].rank == rank;
+            int direct = receives ? !sums && ct_box_is_run(pieces[k].extent, result.extent, v->type.dims_count)
+                                  : ct_box_is_run(pieces[k].extent, operand.extent, v->type.dims_count);
+            if (concerned && !direct) bytes += packed_bytes(g, move, &pieces[k]);
+        }
+    }
+    free(group);
+    free(pieces);
+    return bytes;
+}

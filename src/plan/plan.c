@@ -28,6 +28,8 @@ static ct_bytes_kind kind_of_input(ct_input_kind kind) {
     }
 }
 
+enum { MOST_MESSAGES = 64 };
+
 typedef struct {
     ct_plan *plan;
     ct_plan_options options;
@@ -38,6 +40,14 @@ typedef struct {
         int index;
     } *names; // open addressing over kept names
     int slots;
+    int messages_count;
+    struct known_message {
+        const ct_op *op;
+        double attrs[CT_MAX_ATTRS];
+        ct_type type;
+        ct_layout from, to;
+        size_t bytes;
+    } messages[MOST_MESSAGES];
 } planning;
 
 static uint64_t hash_name(const char *name) { return XXH3_64bits(name, strlen(name)); }
@@ -122,12 +132,38 @@ static void make_roomy(const ct_graph *g, const ct_node *node, ct_call *call) {
     }
 }
 
+// Layers repeat: the same move between the same layouts has the same messages.
+static size_t message_bytes(planning *p, const ct_graph *g, const ct_node *move) {
+    if (!p->options.near.count) return 0;
+    const ct_value_info *from = &g->values[move->inputs[ct_moved_operand(move)]], *to = &g->values[move->outputs[0]];
+    for (int i = 0; i < p->messages_count; i++) {
+        const struct known_message *k = &p->messages[i];
+        if (k->op == move->op && !memcmp(k->attrs, move->attrs, sizeof k->attrs) && ct_type_equal(&k->type, &from->type) &&
+            ct_layout_equal(&k->from, &from->layout) && ct_layout_equal(&k->to, &to->layout))
+            return k->bytes;
+    }
+    size_t bytes = 0; // of the rank of this node that has most: what lies behind it is at one place on all of them
+    for (int r = p->options.near.first; r < p->options.near.first + p->options.near.count && r < ct_mesh_ranks(&g->mesh); r++) {
+        size_t of_rank = ct_move_message_bytes(g, move, r, p->options.near);
+        if (of_rank > bytes) bytes = of_rank;
+    }
+    if (p->messages_count < MOST_MESSAGES) {
+        struct known_message *k = &p->messages[p->messages_count++];
+        *k = (struct known_message){.op = move->op, .type = from->type, .from = from->layout, .to = to->layout, .bytes = bytes};
+        memcpy(k->attrs, move->attrs, sizeof k->attrs);
+    }
+    return bytes;
+}
+
 static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruction *instruction) {
     const ct_node *node = &g->nodes[n];
     CT_CHECK(!(node->op->flags & CT_OP_MACRO), CT_INVALID, "%s in %s was not expanded", node->op->name, node->from.module);
     instruction->node = n;
     fill_call(g, node, &instruction->call);
-    if (node->op->flags & CT_OP_MOVE) return CT_OK;
+    if (node->op->flags & CT_OP_MOVE) {
+        instruction->scratch_bytes = message_bytes(p, g->global, &g->global->nodes[n]);
+        return CT_OK;
+    }
     instruction->kernel = ct_kernel_find(node->op->kernel ? node->op->kernel : node->op->name, &instruction->call, p->options.isa_limit);
     if (!instruction->kernel) {
         ct_string types = {0};
@@ -178,19 +214,19 @@ static void list_temporaries(planning *p, int which) {
         const ct_instruction *in = &program->instructions[i];
         if (in->scratch_bytes)
             program->buffers[program->buffers_count++] =
-                (ct_buffer){.bytes = in->scratch_bytes, .first = in->node, .last = in->node, .shared = program->move_axes != 0, .kind = CT_BYTES_OTHER};
+                (ct_buffer){.bytes = in->scratch_bytes, .first = in->node, .last = in->node, .shared = program->move_axes != 0,
+                            .kind = in->kernel ? CT_BYTES_OTHER : CT_BYTES_COMMUNICATION};
     }
 }
 
 // The largest sum of live bytes, where it is, and what it consists of.
 static void find_peak(ct_plan *plan, ct_plan_program *program) {
     int nodes = program->graph->nodes_count;
-    int64_t *change = ct_calloc((size_t)nodes + 2, sizeof *change);
+    int64_t *change = ct_calloc((size_t)nodes + 2, sizeof *change), live = 0;
     for (int i = 0; i < program->buffers_count; i++) {
         change[program->buffers[i].first] += (int64_t)program->buffers[i].bytes;
         change[program->buffers[i].last + 1] -= (int64_t)program->buffers[i].bytes;
     }
-    int64_t live = 0;
     for (int n = 0; n < nodes; n++) {
         live += change[n];
         if ((size_t)live <= program->live_bytes) continue;

@@ -15,12 +15,11 @@ static const char *kind_of(const ct_node *node) {
     return node->op->name;
 }
 
-// Are all ranks of the group on this rank's node?
-static int is_near(const ct_mesh *mesh, int rank, unsigned axes, int ranks_per_node) {
-    if (ranks_per_node <= 0) return 1;
+// Are all ranks of the group near this one?
+static int all_near(const ct_mesh *mesh, int rank, unsigned axes, ct_near near_ranks) {
     int count = ct_mesh_group(mesh, rank, axes, NULL), *ranks = ct_malloc(sizeof(int) * (size_t)count), near = 1;
     ct_mesh_group(mesh, rank, axes, ranks);
-    for (int i = 0; i < count; i++) near &= ranks[i] / ranks_per_node == rank / ranks_per_node;
+    for (int i = 0; i < count; i++) near &= ct_is_near(near_ranks, ranks[i]);
     free(ranks);
     return near;
 }
@@ -48,7 +47,7 @@ static ct_collective collective_of(const ct_graph *g, const ct_node *node, const
                            .bytes = bytes,
                            .moved_bytes = ct_move_bytes(g, node, o->rank),
                            .count = count,
-                           .lowering = is_near(&g->mesh, o->rank, axes, o->plan.ranks_per_node) ? "copy" : "mpi"};
+                           .lowering = all_near(&g->mesh, o->rank, axes, o->plan.near) ? "copy" : "mpi"};
 }
 
 int ct_collectives_list(const ct_step *step, const ct_step_options *options, int64_t micro_batches, ct_collective **out) {

@@ -29,3 +29,17 @@ int ct_move_pieces(const ct_graph *placed, const ct_node *move, int rank, ct_pie
 
 // Bytes that the rank gets from others.
 double ct_move_bytes(const ct_graph *placed, const ct_node *move, int rank);
+
+// Ranks whose memory a rank can read: [first, first + count), itself among them; count 0: all.
+typedef struct {
+    int first, count;
+} ct_near;
+static inline int ct_is_near(ct_near near, int rank) { return !near.count || (rank >= near.first && rank < near.first + near.count); }
+
+// Is a box of `extent` one run in memory, in a row-major tensor of these extents?
+int ct_box_is_run(const int64_t *extent, const int64_t *tensor, int dims);
+
+// Room that a move's messages take on a rank, each rounded up to 64 bytes: what it packs for ranks that are not near (a box that is one run in the
+// operand is sent from where it lies), and what it gets from them (which is received where it belongs if that is one run and nothing is added).
+// 0 where all are near. The pieces are those of ct_move_pieces, in its order; sends ascend in the reader.
+size_t ct_move_message_bytes(const ct_graph *placed, const ct_node *move, int rank, ct_near near);

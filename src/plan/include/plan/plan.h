@@ -6,6 +6,7 @@
 // multiples of 64 bytes; those in the shared space are the same on every rank, uneven shards or not.
 #pragma once
 #include "graph/graph.h"
+#include "graph/local.h"
 #include "kernels/kernel.h"
 
 typedef enum {
@@ -82,7 +83,7 @@ typedef struct {
 typedef struct {
     int threads;           // of a rank's team: scratch depends on it; results do not
     const char *isa_limit; // NULL: what the machine has
-    int ranks_per_node;    // whose memory a rank can read; 0: all
+    ct_near near;          // ranks whose memory this one can read
 } ct_plan_options;
 
 // Plans the given programs (NULL entries: absent; placed ones as a rank runs them: graph/local.h), which must outlive the plan. Caller deinits.
