@@ -11,6 +11,7 @@ int ct_comm_near_count(const ct_comm *c) { return c->near_count; }
 int ct_comm_near_index(const ct_comm *c) { return c->rank - c->near_first; }
 int ct_comm_machine_count(const ct_comm *c) { return c->machine_count; }
 int ct_comm_machine_index(const ct_comm *c) { return c->rank - c->machine_first; }
+int ct_comm_per_node(const ct_comm *c) { return c->per_node; }
 const char *ct_comm_kind(const ct_comm *c) { return c->backend->kind; }
 ct_status ct_comm_share(ct_comm *c, size_t bytes, void **out_base) { return c->backend->share(c, bytes, out_base); }
 
@@ -55,6 +56,45 @@ ct_status ct_comm_exchange(ct_comm *c, const ct_group *group, const ct_message *
     ct_status status = c->backend->exchange(c, group, sends, sends_count, receives, receives_count, what);
     if (record && !status) ct_flight_end(record);
     return status;
+}
+
+// ---- exchanges with work in between ----
+ct_status ct_exchange_make(ct_comm *c, const ct_group *group, const ct_message *sends, int sends_count, const ct_message *receives,
+                           int receives_count, const ct_comm_what *what, ct_exchange **out) {
+    ct_exchange *x = ct_calloc(1, sizeof *x);
+    *x = (ct_exchange){c, *group, *what, sends, receives, sends_count, receives_count, NULL, NULL};
+    ct_status status = c->backend->channel_make(x, &x->channel);
+    if (status) free(x);
+    else *out = x;
+    return status;
+}
+
+void ct_exchange_destroy(ct_exchange *x) {
+    if (!x) return;
+    x->comm->backend->channel_destroy(x);
+    free(x);
+}
+
+ct_status ct_exchange_begin(ct_exchange *x, int hold) {
+    x->record = begin(x->comm, &x->group, &x->what);
+    x->comm->under_way++;
+    CT_TRY(x->comm->backend->channel_receives(x));
+    return hold ? CT_OK : x->comm->backend->channel_send(x, -1);
+}
+
+ct_status ct_exchange_send(ct_exchange *x, int send) { return x->comm->backend->channel_send(x, send); }
+ct_status ct_exchange_wait(ct_exchange *x, int receive) { return x->comm->backend->channel_wait(x, receive); }
+
+ct_status ct_exchange_end(ct_exchange *x) {
+    CT_TRY(x->comm->backend->channel_wait(x, -1));
+    x->comm->under_way--;
+    if (x->record) ct_flight_end(x->record);
+    x->record = NULL;
+    return CT_OK;
+}
+
+void ct_comm_progress(ct_comm *c) {
+    if (c->under_way && c->backend->progress) c->backend->progress(c);
 }
 
 void ct_comm_fail(ct_comm *c, ct_status status) {

@@ -79,8 +79,7 @@ ct_status ct_check_peer(ct_comm *comm, int peer, double waited_s, const char *gr
     return ct_check_time(comm, waited_s, group, what);
 }
 
-static ct_status wait_for(ct_comm *comm, int peer, int slot, uint32_t wanted, const char *group, const ct_comm_what *what) {
-    ct_arrival *other = &ct_area(comm, peer)->arrivals[slot];
+ct_status ct_arrival_wait(ct_comm *comm, ct_arrival *other, int peer, uint32_t wanted, const char *group, const ct_comm_what *what) {
     if (spin(other, wanted, comm->may_spin ? SPINS : 1)) return CT_OK;
     double last = ct_now_s(), waited_s = 0;
     ct_status status = CT_OK;
@@ -97,11 +96,17 @@ static ct_status wait_for(ct_comm *comm, int peer, int slot, uint32_t wanted, co
     return status;
 }
 
+uint32_t ct_arrival_raise(ct_arrival *mine) {
+    uint32_t arrivals = atomic_fetch_add(&mine->arrivals, 1) + 1;
+    if (atomic_load(&mine->sleepers)) futex_wake(&mine->arrivals);
+    return arrivals;
+}
+
 ct_status ct_fence_wait(ct_comm *comm, const int *ranks, int count, int slot, const char *group, const ct_comm_what *what) {
     ct_arrival *mine = &ct_area(comm, comm->rank)->arrivals[slot];
-    uint32_t wanted = atomic_fetch_add(&mine->arrivals, 1) + 1;
-    if (atomic_load(&mine->sleepers)) futex_wake(&mine->arrivals);
+    uint32_t wanted = ct_arrival_raise(mine);
     for (int i = 0; i < count; i++)
-        if (ranks[i] != comm->rank && ct_comm_is_near(comm, ranks[i])) CT_TRY(wait_for(comm, ranks[i], slot, wanted, group, what));
+        if (ranks[i] != comm->rank && ct_comm_is_near(comm, ranks[i]))
+            CT_TRY(ct_arrival_wait(comm, &ct_area(comm, ranks[i])->arrivals[slot], ranks[i], wanted, group, what));
     return CT_OK;
 }

@@ -94,6 +94,32 @@ static ct_status exchange(ct_comm *c, const ct_group *group, const ct_message *s
                                          receives_count, poll_failures, &w));
 }
 
+static ct_status channel_make(ct_exchange *x, void **out) {
+    launched *l = x->comm->context;
+    *out = l->mpi->channel_make(x->group.slot, (const ct_mpi_message *)x->sends, x->sends_count, (const ct_mpi_message *)x->receives, x->receives_count);
+    CT_CHECK(*out, CT_IO, "MPI can't prepare the messages of %s (%s) of %s", x->what.kind, x->what.module, x->what.program);
+    return CT_OK;
+}
+
+static void channel_destroy(ct_exchange *x) { ((launched *)x->comm->context)->mpi->channel_free(x->channel); }
+
+static ct_status channel_receives(ct_exchange *x) {
+    waiting w = wait_begin(x->comm, x->group.name, &x->what);
+    return wait_end(&w, ((launched *)x->comm->context)->mpi->channel_receives(x->channel));
+}
+
+static ct_status channel_send(ct_exchange *x, int send) {
+    waiting w = wait_begin(x->comm, x->group.name, &x->what);
+    return wait_end(&w, ((launched *)x->comm->context)->mpi->channel_send(x->channel, send));
+}
+
+static ct_status channel_wait(ct_exchange *x, int receive) {
+    waiting w = wait_begin(x->comm, x->group.name, &x->what);
+    return wait_end(&w, ((launched *)x->comm->context)->mpi->channel_wait(x->channel, receive, poll_failures, &w));
+}
+
+static void progress(ct_comm *c) { ((launched *)c->context)->mpi->progress(); }
+
 // ---- memory of the machine ----
 static size_t whole_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1); }
 
@@ -159,12 +185,16 @@ static ct_status share(ct_comm *c, size_t bytes, void **out_base) {
 }
 
 // ---- signs of life ----
+static void beat_once(ct_comm *c) {
+    atomic_store_explicit(&ct_area(c, c->rank)->beat_ns, (uint64_t)(ct_now_s() * 1e9), memory_order_relaxed);
+}
+
 static void *beat(void *argument) {
     ct_comm *c = argument;
     launched *l = c->context;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        atomic_store_explicit(&ct_area(c, c->rank)->beat_ns, (uint64_t)(ct_now_s() * 1e9), memory_order_relaxed);
+        beat_once(c);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += 1;
@@ -177,6 +207,7 @@ static void *beat(void *argument) {
 static ct_status start_beat(ct_comm *c) {
     launched *l = c->context;
     atomic_store(&ct_area(c, c->rank)->pid, getpid());
+    beat_once(c); // whoever is stopped before its thread runs has begun to beat
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->wake, NULL);
     int error = pthread_create(&l->beat, NULL, beat, c);
@@ -233,7 +264,10 @@ static void destroy(ct_comm *c) {
     free(c); // the module stays: MPI libraries don't like to go
 }
 
-static const ct_comm_backend mpi_backend = {"mpi", share, exchange, all_gather, destroy, abandon};
+static const ct_comm_backend mpi_backend = {
+    .kind = "mpi", .share = share, .exchange = exchange, .channel_make = channel_make, .channel_destroy = channel_destroy,
+    .channel_receives = channel_receives, .channel_send = channel_send, .channel_wait = channel_wait, .progress = progress,
+    .all_gather = all_gather, .destroy = destroy, .abandon = abandon};
 
 static ct_status load_module(launched *l) {
     char own[4096], path[4200];
@@ -266,6 +300,15 @@ static void set_near(ct_comm *c) {
     c->near_count = end - c->near_first;
 }
 
+static ct_status find_per_node(ct_comm *c) {
+    int64_t first = c->rank ? 0 : c->near_count, differs;
+    CT_TRY(ct_comm_max_i64(c, &first, 1));
+    differs = c->near_first != c->rank / first * first;
+    CT_TRY(ct_comm_max_i64(c, &differs, 1));
+    c->per_node = differs ? 1 : (int)first;
+    return CT_OK;
+}
+
 static ct_status join(ct_comm *c, launched *l) {
     CT_TRY(load_module(l));
     if (l->mpi->init(&c->rank, &c->size, &c->machine_first, &c->machine_count)) {
@@ -280,7 +323,8 @@ static ct_status join(ct_comm *c, launched *l) {
     CT_TRY(share_among(c, c->machine_first, c->machine_count, l->control_bytes, &l->control_mapping));
     c->control = l->control_mapping;
     ct_status mine = start_beat(c);
-    return ct_comm_agree(c, mine ? mine : ct_comm_record(c)); // from here on all beat
+    CT_TRY(ct_comm_agree(c, mine ? mine : ct_comm_record(c))); // from here on all beat
+    return find_per_node(c);
 }
 
 ct_status ct_comm_create_mpi(const ct_comm_options *options, ct_comm **out_comm) {

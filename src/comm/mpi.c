@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-enum { PIECE = 1 << 30 }; // bytes of one MPI message at the most
+enum { PIECE = 1 << 30, NO_TAG = 32000 }; // bytes of one MPI message at the most; a tag that no group has
 
 static int wait_all(MPI_Request *requests, int count, ct_mpi_poll *poll, void *context) {
     for (int done = 0, rounds = 0;; rounds++) {
@@ -74,10 +74,85 @@ static int exchange(int tag, const ct_mpi_message *sends, int sends_count, const
     return status;
 }
 
+// ---- channels ----
+typedef struct {
+    int receives, sends; // messages
+    int *begin;          // of each message's pieces among the requests: receives, then sends; one entry more at the end
+    MPI_Request requests[];
+} channel;
+
+static int make_requests(channel *c, int tag, const ct_mpi_message *sends, const ct_mpi_message *receives) {
+    int n = 0, error = 0;
+    for (int i = 0; i < c->receives + c->sends; i++) {
+        int out = i >= c->receives;
+        const ct_mpi_message *m = out ? &sends[i - c->receives] : &receives[i];
+        c->begin[i] = n;
+        for (size_t at = 0; at < m->bytes && !error; at += PIECE, n++) {
+            int size = (int)(m->bytes - at < PIECE ? m->bytes - at : PIECE);
+            error = out ? MPI_Send_init((char *)m->data + at, size, MPI_BYTE, m->rank, tag, MPI_COMM_WORLD, &c->requests[n])
+                        : MPI_Recv_init((char *)m->data + at, size, MPI_BYTE, m->rank, tag, MPI_COMM_WORLD, &c->requests[n]);
+        }
+    }
+    c->begin[c->receives + c->sends] = n;
+    return error;
+}
+
+static void channel_free(void *context) {
+    channel *c = context;
+    if (!c) return;
+    for (int i = 0; i < c->begin[c->receives + c->sends]; i++)
+        if (c->requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&c->requests[i]);
+    free(c->begin);
+    free(c);
+}
+
+static void *channel_make(int tag, const ct_mpi_message *sends, int sends_count, const ct_mpi_message *receives, int receives_count) {
+    int total = 0;
+    for (int i = 0; i < sends_count; i++) total += pieces_of(sends[i].bytes);
+    for (int i = 0; i < receives_count; i++) total += pieces_of(receives[i].bytes);
+    channel *c = malloc(sizeof *c + sizeof(MPI_Request) * (size_t)(total + 1));
+    int *begin = calloc((size_t)(sends_count + receives_count + 1), sizeof *begin);
+    if (!c || !begin) {
+        free(c), free(begin);
+        return NULL;
+    }
+    c->receives = receives_count, c->sends = sends_count, c->begin = begin;
+    for (int i = 0; i < total; i++) c->requests[i] = MPI_REQUEST_NULL;
+    if (!make_requests(c, tag, sends, receives)) return c;
+    begin[receives_count + sends_count] = total;
+    channel_free(c);
+    return NULL;
+}
+
+static int start(channel *c, int first, int end) {
+    int from = c->begin[first], count = c->begin[end] - from;
+    return count && MPI_Startall(count, c->requests + from) ? -1 : 0;
+}
+
+static int channel_receives(void *context) { return start(context, 0, ((channel *)context)->receives); }
+
+static int channel_send(void *context, int send) {
+    channel *c = context;
+    return send < 0 ? start(c, c->receives, c->receives + c->sends) : start(c, c->receives + send, c->receives + send + 1);
+}
+
+static int channel_wait(void *context, int receive, ct_mpi_poll *poll, void *poll_context) {
+    channel *c = context;
+    int first = receive < 0 ? 0 : receive, end = receive < 0 ? c->receives + c->sends : receive + 1, from = c->begin[first];
+    return wait_all(c->requests + from, c->begin[end] - from, poll, poll_context);
+}
+
+// Any call makes MPI look at its connections; this one finds nothing, as nobody uses the tag.
+static void progress(void) {
+    int found;
+    MPI_Iprobe(MPI_ANY_SOURCE, NO_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+}
+
 static void abort_all(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 static void finalize(void) { MPI_Finalize(); }
 
-static const ct_mpi_table table = {CT_MPI_ABI, init, all_gather, exchange, abort_all, finalize};
+static const ct_mpi_table table = {CT_MPI_ABI,       init,         all_gather,   exchange, channel_make, channel_free,
+                                   channel_receives, channel_send, channel_wait, progress, abort_all,    finalize};
 
 __attribute__((visibility("default"))) const ct_mpi_table *ctitan_mpi_table(void);
 const ct_mpi_table *ctitan_mpi_table(void) { return &table; }

@@ -2,7 +2,7 @@
 #pragma once
 #include <stddef.h>
 
-enum { CT_MPI_ABI = 1 };
+enum { CT_MPI_ABI = 2 };
 
 // Called while MPI is waited for; not 0: give up.
 typedef int ct_mpi_poll(void *context);
@@ -19,6 +19,13 @@ typedef struct {
     int (*all_gather)(const void *mine, size_t bytes, void *out, ct_mpi_poll *poll, void *context); // 0: done
     int (*exchange)(int tag, const ct_mpi_message *sends, int sends_count, const ct_mpi_message *receives, int receives_count,
                     ct_mpi_poll *poll, void *context);
+    // Messages that go again and again; a channel's functions give 0 where all is well, 1 where poll gave up.
+    void *(*channel_make)(int tag, const ct_mpi_message *sends, int sends_count, const ct_mpi_message *receives, int receives_count);
+    void (*channel_free)(void *channel); // NULL is fine
+    int (*channel_receives)(void *channel);
+    int (*channel_send)(void *channel, int send);                                         // -1: all
+    int (*channel_wait)(void *channel, int receive, ct_mpi_poll *poll, void *context);    // -1: all, sends too
+    void (*progress)(void);
     void (*abort)(int code); // ends all ranks
     void (*finalize)(void);
 } ct_mpi_table;

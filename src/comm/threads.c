@@ -10,6 +10,15 @@
 
 enum { HUGE_PAGE = 2 << 20, STACK_BYTES = 16 << 20 };
 
+// A message that goes again and again from one rank to another: the number-th that they made.
+typedef struct link {
+    ct_arrival sent, taken;
+    const void *data;
+    size_t bytes;
+    int from, to, number;
+    struct link *next;
+} link;
+
 // What the threads of a world have in common.
 typedef struct {
     ct_rank_main *main;
@@ -17,12 +26,14 @@ typedef struct {
     pthread_mutex_t lock;
     void *segments[64]; // by node of near ranks: the shared segment, made by whoever comes first
     size_t segment_bytes[64];
+    link *links;
 } world;
 
 typedef struct {
     ct_comm comm;
     world *world;
     pthread_t thread;
+    int *sends_made, *receives_made; // links to and from each rank
     int code; // of its error, 0: none
     char text[1000];
 } thread_rank;
@@ -87,6 +98,92 @@ static ct_status exchange(ct_comm *c, const ct_group *group, const ct_message *s
     return meet(c, group->ranks, group->count, group->slot, group->name, what);
 }
 
+// ---- exchanges with work in between ----
+typedef struct {
+    link **out, **in;
+    unsigned char *is_taken; // of this round's receives
+    uint32_t round;
+} channel;
+
+// Whoever of the two comes first makes it.
+static link *link_between(world *w, int from, int to, int number) {
+    pthread_mutex_lock(&w->lock);
+    link *l = w->links;
+    while (l && (l->from != from || l->to != to || l->number != number)) l = l->next;
+    if (!l) {
+        void *room;
+        CT_ASSERT(!posix_memalign(&room, _Alignof(link), sizeof *l), "no memory");
+        l = room;
+        memset(l, 0, sizeof *l);
+        l->from = from, l->to = to, l->number = number, l->next = w->links;
+        w->links = l;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return l;
+}
+
+static ct_status channel_make(ct_exchange *x, void **out) {
+    thread_rank *mine = (thread_rank *)x->comm; // its first member
+    channel *ch = ct_calloc(1, sizeof *ch);
+    ch->out = ct_calloc((size_t)x->sends_count + 1, sizeof(link *));
+    ch->in = ct_calloc((size_t)x->receives_count + 1, sizeof(link *));
+    ch->is_taken = ct_calloc((size_t)x->receives_count + 1, 1);
+    for (int i = 0; i < x->sends_count; i++) {
+        int to = x->sends[i].rank;
+        ch->out[i] = link_between(mine->world, x->comm->rank, to, mine->sends_made[to]++);
+        ch->out[i]->data = x->sends[i].data;
+        ch->out[i]->bytes = x->sends[i].bytes;
+    }
+    for (int i = 0; i < x->receives_count; i++) {
+        int from = x->receives[i].rank;
+        ch->in[i] = link_between(mine->world, from, x->comm->rank, mine->receives_made[from]++);
+    }
+    *out = ch;
+    return CT_OK;
+}
+
+static void channel_destroy(ct_exchange *x) {
+    channel *ch = x->channel;
+    free(ch->out);
+    free(ch->in);
+    free(ch->is_taken);
+    free(ch);
+}
+
+static ct_status channel_receives(ct_exchange *x) {
+    channel *ch = x->channel;
+    ch->round++;
+    memset(ch->is_taken, 0, (size_t)x->receives_count);
+    return CT_OK;
+}
+
+static ct_status channel_send(ct_exchange *x, int send) {
+    channel *ch = x->channel;
+    for (int i = send < 0 ? 0 : send; i < (send < 0 ? x->sends_count : send + 1); i++) ct_arrival_raise(&ch->out[i]->sent);
+    return CT_OK;
+}
+
+static ct_status take(ct_exchange *x, int i) {
+    channel *ch = x->channel;
+    const ct_message *m = &x->receives[i];
+    if (ch->is_taken[i]) return CT_OK;
+    CT_TRY(ct_arrival_wait(x->comm, &ch->in[i]->sent, m->rank, ch->round, x->group.name, &x->what));
+    CT_ASSERT(ch->in[i]->bytes == m->bytes, "rank %d sends rank %d another message", m->rank, x->comm->rank);
+    if (m->bytes) memcpy(m->data, ch->in[i]->data, m->bytes);
+    ch->is_taken[i] = 1;
+    ct_arrival_raise(&ch->in[i]->taken);
+    return CT_OK;
+}
+
+static ct_status channel_wait(ct_exchange *x, int receive) {
+    channel *ch = x->channel;
+    if (receive >= 0) return take(x, receive);
+    for (int i = 0; i < x->receives_count; i++) CT_TRY(take(x, i));
+    for (int i = 0; i < x->sends_count; i++)
+        CT_TRY(ct_arrival_wait(x->comm, &ch->out[i]->taken, x->sends[i].rank, ch->round, x->group.name, &x->what));
+    return CT_OK;
+}
+
 static ct_status all_gather(ct_comm *c, const void *mine, size_t bytes, void *out, const char *text) {
     ct_comm_what what = {text, "", "between steps", (int64_t)bytes};
     int *ranks = ct_malloc(sizeof(int) * (size_t)c->size);
@@ -102,7 +199,10 @@ static ct_status all_gather(ct_comm *c, const void *mine, size_t bytes, void *ou
 
 static void destroy_nothing(ct_comm *c) { (void)c; } // the world's
 
-static const ct_comm_backend threads_backend = {"threads", share, exchange, all_gather, destroy_nothing, NULL};
+static const ct_comm_backend threads_backend = {
+    .kind = "threads", .share = share, .exchange = exchange, .channel_make = channel_make, .channel_destroy = channel_destroy,
+    .channel_receives = channel_receives, .channel_send = channel_send, .channel_wait = channel_wait, .all_gather = all_gather,
+    .destroy = destroy_nothing};
 
 // ---- a world of threads ----
 static void *run_rank(void *argument) {
@@ -156,8 +256,11 @@ ct_status ct_comm_run_threads(int ranks, const ct_comm_options *options, ct_rank
     for (int r = 0; r < ranks; r++) {
         int first = r / per_node * per_node;
         all[r].world = &w;
+        all[r].sends_made = ct_calloc((size_t)ranks, sizeof(int));
+        all[r].receives_made = ct_calloc((size_t)ranks, sizeof(int));
         all[r].comm = (ct_comm){.backend = &threads_backend, .options = o, .rank = r, .size = ranks, .near_first = first,
-                                .near_count = first + per_node <= ranks ? per_node : ranks - first, .machine_count = ranks, .may_spin = ranks <= ct_cores(), .control = control, .context = &w};
+                                .near_count = first + per_node <= ranks ? per_node : ranks - first, .per_node = per_node,
+                                .machine_count = ranks, .may_spin = ranks <= ct_cores(), .control = control, .context = &w};
     }
     int started;
     ct_status status = start_ranks(all, ranks, &started);
@@ -165,6 +268,12 @@ ct_status ct_comm_run_threads(int ranks, const ct_comm_options *options, ct_rank
     for (int r = 0; r < started; r++) pthread_join(all[r].thread, NULL);
     if (!status) status = error_of(all, control, ranks);
     for (int i = 0; i < 64; i++) unmap_segment(w.segments[i], w.segment_bytes[i]);
+    while (w.links) {
+        link *next = w.links->next;
+        free(w.links);
+        w.links = next;
+    }
+    for (int r = 0; r < ranks; r++) free(all[r].sends_made), free(all[r].receives_made);
     free(all);
     free(control);
     return status;

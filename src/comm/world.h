@@ -40,6 +40,13 @@ typedef struct {
     ct_status (*share)(ct_comm *comm, size_t bytes, void **out_base);
     ct_status (*exchange)(ct_comm *comm, const ct_group *group, const ct_message *sends, int sends_count, const ct_message *receives,
                           int receives_count, const ct_comm_what *what);
+    // What ct_exchange does, for one exchange; `channel` is the back end's own.
+    ct_status (*channel_make)(ct_exchange *x, void **out_channel);
+    void (*channel_destroy)(ct_exchange *x);
+    ct_status (*channel_receives)(ct_exchange *x);       // opens them
+    ct_status (*channel_send)(ct_exchange *x, int send); // -1: all
+    ct_status (*channel_wait)(ct_exchange *x, int receive); // -1: all that was begun, sends too
+    void (*progress)(ct_comm *comm); // NULL: needs none
     // All ranks: out[r] = rank r's `bytes` bytes. Everything between steps is made of this.
     ct_status (*all_gather)(ct_comm *comm, const void *mine, size_t bytes, void *out, const char *what);
     void (*destroy)(ct_comm *comm);
@@ -52,14 +59,26 @@ typedef struct {
     double silent_s, looked_s; // time that this rank has watched without a new beat; when it last looked
 } ct_watch;
 
+struct ct_exchange {
+    ct_comm *comm;
+    ct_group group;
+    ct_comm_what what;
+    const ct_message *sends, *receives;
+    int sends_count, receives_count;
+    void *channel;            // the back end's
+    ct_flight_record *record; // of the one under way
+};
+
 struct ct_comm {
     const ct_comm_backend *backend;
     ct_comm_options options;
     int rank, size;
     int near_first, near_count; // ranks [near_first, near_first + near_count) are near
+    int per_node;
     int machine_first, machine_count;
     int may_spin;
     int64_t step;
+    int under_way; // exchanges begun and not ended
     int started; // the first step has begun: train_timeout instead of init_timeout
     ct_control *control;
     int control_first; // the rank of its first area
@@ -83,6 +102,9 @@ void ct_comm_default(ct_comm_options *options);
 
 // The meeting of near ranks on a slot (fence.c).
 ct_status ct_fence_wait(ct_comm *comm, const int *ranks, int count, int slot, const char *group, const ct_comm_what *what);
+// A counter goes up by one and whoever sleeps on it is woken; gives the new count. And the wait until a peer's is so high.
+uint32_t ct_arrival_raise(ct_arrival *mine);
+ct_status ct_arrival_wait(ct_comm *comm, ct_arrival *theirs, int peer, uint32_t wanted, const char *group, const ct_comm_what *what);
 // Seconds since *last, which becomes now; a second at the most: whoever was stopped itself has not waited meanwhile.
 double ct_elapsed_s(double *last);
 // Is the peer alive, and not late? (CT_INTERRUPTED says who, where and for how long.)

@@ -77,6 +77,33 @@ static ct_status stopped_at_the_end(void *context, ct_comm *comm) {
     return CT_OK;
 }
 
+// Stops these processes for longer than a beat may be missing, and lets them go on one after the other.
+static void stop_for_a_while(void **pids, int count) {
+    if (fork()) return;
+    usleep(300000);
+    for (int i = 0; i < count; i++) kill(*(pid_t *)pids[i], SIGSTOP);
+    sleep(4);
+    for (int i = 0; i < count; i++, usleep(300000)) kill(*(pid_t *)pids[i], SIGCONT);
+    _exit(0);
+}
+
+static ct_status stopped_as_a_whole(void *context, ct_comm *comm) {
+    (void)context;
+    int ranks[64];
+    ct_group group = everyone(comm, ranks);
+    pid_t own = getpid();
+    void **pids;
+    size_t *bytes;
+    CT_TRY(ct_comm_gather(comm, 0, &own, sizeof own, &pids, &bytes));
+    if (pids) stop_for_a_while(pids, ct_comm_size(comm));
+    for (int i = 0; pids && i < ct_comm_size(comm); i++) free(pids[i]);
+    free(pids);
+    free(bytes);
+    ct_comm_set_step(comm, 1);
+    for (int i = 0; i < 200; i++, usleep(5000)) CT_TRY(ct_comm_fence(comm, &group, &what));
+    return CT_OK;
+}
+
 static ct_status fails(void *context, ct_comm *comm) {
     (void)context;
     int ranks[64];
@@ -110,7 +137,7 @@ static const struct {
     const char *name;
     ct_rank_main *work;
 } works[] = {{"results", results}, {"nodes", nodes}, {"ring", ring}, {"killed", killed}, {"stopped", stopped}, {"killed_far", killed_far},
-             {"stopped_far", stopped_far}, {"stopped_at_the_end", stopped_at_the_end}, {"fails", fails}, {"is_late", is_late},
+             {"stopped_far", stopped_far}, {"stopped_at_the_end", stopped_at_the_end}, {"stopped_as_a_whole", stopped_as_a_whole}, {"fails", fails}, {"is_late", is_late},
              {"wants_too_much", wants_too_much}, {"wants_different_sizes", wants_different_sizes}};
 
 static ct_rank_main *work_of(const char *name) {

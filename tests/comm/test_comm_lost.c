@@ -75,6 +75,14 @@ static void a_rank_that_stops_at_the_very_end_is_missed(void **state) {
     free(j.text);
 }
 
+static void a_job_that_was_stopped_as_a_whole_goes_on(void **state) {
+    (void)state;
+    if (!has_mpirun()) skip();
+    job j = run(3, "stopped_as_a_whole", "");
+    if (j.status || j.seconds < 4) fail_msg("%.1f s: %s", j.seconds, j.text);
+    free(j.text);
+}
+
 static void a_rank_that_fails_or_is_late_ends_the_job(void **state) {
     (void)state;
     if (!has_mpirun()) skip();
@@ -96,6 +104,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_rank_is_named_and_ends_the_job),
         cmocka_unit_test(a_rank_that_stops_at_the_very_end_is_missed),
+        cmocka_unit_test(a_job_that_was_stopped_as_a_whole_goes_on),
         cmocka_unit_test(a_rank_that_fails_or_is_late_ends_the_job),
         cmocka_unit_test(too_little_memory_is_a_message),
     };

@@ -1,7 +1,7 @@
 // Ranks and what they say to one another: self (one rank), threads (ranks are threads of this process), MPI (a module loaded at run time;
 // shared memory inside a node, messages between nodes). Moves bytes and agrees; it never adds: owners add what they read.
 //
-// One collective at a time per rank, from the rank's own thread. Ranks of a group make the same calls on it in the same order. Every
+// One collective at a time per rank, but for exchanges that were begun, from the rank's own thread. Ranks of a group make the same calls on it in the same order. Every
 // waiting call ends in an error instead of hanging when a rank is lost, fails alone (ct_comm_fail), or does not come in time; the error
 // names the rank, the operation and the step.
 #pragma once
@@ -56,6 +56,7 @@ int ct_comm_size(const ct_comm *comm);
 int ct_comm_is_near(const ct_comm *comm, int rank); // on this node, and its memory can be read
 int ct_comm_near_count(const ct_comm *comm);        // ranks of this node, itself included; they are consecutive
 int ct_comm_near_index(const ct_comm *comm);        // its place among them
+int ct_comm_per_node(const ct_comm *comm);          // nodes hold so many consecutive ranks, from rank 0 on; 1: not all do. The same on all ranks
 int ct_comm_machine_count(const ct_comm *comm);     // ranks on this machine, near or not, and this one's place among them
 int ct_comm_machine_index(const ct_comm *comm);
 const char *ct_comm_kind(const ct_comm *comm);      // "self", "threads", "mpi"
@@ -100,6 +101,25 @@ typedef struct {
 // are received and what was sent may change. For ranks that are not near, or anyone where shared memory is off.
 ct_status ct_comm_exchange(ct_comm *comm, const ct_group *group, const ct_message *sends, int sends_count, const ct_message *receives,
                            int receives_count, const ct_comm_what *what);
+
+// An exchange that goes again and again between the same memory: made once, then begun and ended as often as one likes, with nothing allocated and
+// with work in between. Two ranks that are in several exchanges make theirs, and begin theirs, in the same order.
+typedef struct ct_exchange ct_exchange;
+
+// `group` and `what` are copied, their strings borrowed; the messages must stay where they are, as in ct_comm_exchange. Each rank and message has
+// one partner: a receive from a rank that makes no such send is an error when it is waited for. Caller destroys.
+ct_status ct_exchange_make(ct_comm *comm, const ct_group *group, const ct_message *sends, int sends_count, const ct_message *receives,
+                           int receives_count, const ct_comm_what *what, ct_exchange **out_exchange);
+void ct_exchange_destroy(ct_exchange *exchange); // NULL is fine; not between begin and end
+
+// Opens the receives, and the sends with them unless `hold`: then each goes with its own ct_exchange_send, all of them before the end.
+ct_status ct_exchange_begin(ct_exchange *exchange, int hold);
+ct_status ct_exchange_send(ct_exchange *exchange, int send);
+ct_status ct_exchange_wait(ct_exchange *exchange, int receive); // until this one is here
+ct_status ct_exchange_end(ct_exchange *exchange);               // until all are, and what was sent may change
+
+// Moves what is under way along, where the back end needs a thread of ours for that; cheap where nothing is.
+void ct_comm_progress(ct_comm *comm);
 
 // ---- between steps: all ranks; these may allocate ----
 
