@@ -1,4 +1,4 @@
-// Jobs of mpi_rank under mpirun: a process whose output is read to its end.
+// Jobs of mpi_rank under mpirun: a process whose output is read to its end, and what must be true once it is over.
 #include "job.h"
 
 #include "base/clock.h"
@@ -6,9 +6,11 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -55,4 +57,43 @@ job run(int ranks, const char *words, const char *environment) {
     job j = job_start(ranks, words, environment);
     job_finish(&j);
     return j;
+}
+
+// ---- ends ----
+int count_of(const char *text, const char *words) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, words)); at++) n++;
+    return n;
+}
+
+void must_be_gone(const char *text) {
+    for (const char *at = text; (at = strstr(at, "pid ")); at++) {
+        pid_t pid = (pid_t)strtol(at + 4, NULL, 10);
+        for (int i = 0; i < 50 && !kill(pid, 0); i++) usleep(100000);
+        if (!kill(pid, 0)) fail_msg("process %d is left over: %s", pid, text);
+    }
+}
+
+static int shared_files(void) {
+    FILE *f = popen("ls /dev/shm 2>/dev/null | grep -c -i ctitan", "r");
+    int n = -1;
+    assert_true(f && fscanf(f, "%d", &n) == 1);
+    pclose(f);
+    return n;
+}
+
+void must_end(const ending *endings, int count) {
+    job jobs[8];
+    for (int i = 0; i < count; i++) jobs[i] = job_start(4, endings[i].work, "");
+    for (int i = 0; i < count; i++) {
+        job *j = &jobs[i];
+        job_finish(j);
+        if (!j->status) fail_msg("%s ended well: %s", endings[i].work, j->text);
+        if (!strstr(j->text, endings[i].words)) fail_msg("%s: '%s' is not in: %s", endings[i].work, endings[i].words, j->text);
+        if (count_of(j->text, "MESSAGE: ") != 1) fail_msg("%s: not one message: %s", endings[i].work, j->text);
+        if (j->seconds > endings[i].most_s) fail_msg("%s took %.1f s: %s", endings[i].work, j->seconds, j->text);
+        must_be_gone(j->text);
+        free(j->text);
+    }
+    assert_int_equal(shared_files(), 0);
 }

@@ -1,4 +1,4 @@
-// Ranks as processes under mpirun: what they tell one another, and their memory. Where there is no mpirun, it says so.
+// Ranks as processes under mpirun: what they tell one another, their memory, and errors of their own. Where there is no mpirun, it says so.
 #include "base/file.h"
 #include "base/memory.h"
 #include "job.h"
@@ -40,6 +40,22 @@ static void nodes_have_a_segment_each(void **state) {
     must_do_well(3, "nodes apart", "");
 }
 
+static void a_rank_that_fails_alone_ends_the_job(void **state) {
+    (void)state;
+    if (!has_mpirun()) skip();
+    must_end((ending[]){{"fails", "rank 1's own trouble", 8},
+                        {"fails nodes-of-two", "rank 1's own trouble", 8}}, 2);
+}
+
+static void too_little_memory_is_a_message(void **state) {
+    (void)state;
+    if (!has_mpirun()) skip();
+    must_end((ending[]){{"wants_too_much", "70368.74 GB of shared memory are wanted for 4 ranks, and", 8}, // 2^46 bytes
+                        {"wants_too_much nodes-of-two", "70368.74 GB of shared memory are wanted for 2 ranks, and", 8},
+                        {"wants_different_sizes", "bytes of shared memory, rank", 8},
+                        {"results record=/nowhere/at/all", "cannot make /nowhere/at/all/rank_0.ring", 8}}, 4);
+}
+
 // ---- the observer ----
 static void the_observer_counts_messages(void **state) {
     (void)state;
@@ -70,6 +86,8 @@ int main(void) {
         cmocka_unit_test(ranks_tell_one_another_and_share_memory),
         cmocka_unit_test(without_shared_memory_nobody_is_near),
         cmocka_unit_test(nodes_have_a_segment_each),
+        cmocka_unit_test(a_rank_that_fails_alone_ends_the_job),
+        cmocka_unit_test(too_little_memory_is_a_message),
         cmocka_unit_test(the_observer_counts_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
