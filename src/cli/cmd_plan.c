@@ -42,7 +42,7 @@ static ct_status load(planned *p, const char *path, int argc, char **argv) {
     CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
     CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
     int together = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
-    p->options.plan.near.count = p->config->comm.shared_memory ? together : 1;
+    p->options.plan.near.count = p->options.plan.near.per_node = p->config->comm.shared_memory ? together : 1;
     return ct_step_make(&p->model, &p->options, &p->step);
 }
 

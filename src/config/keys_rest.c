@@ -36,6 +36,8 @@ static const config_key keys[] = {
     {"comm", "heartbeat_timeout_seconds", KEY_FLOAT, .offset = AT(comm.heartbeat_timeout_seconds),
      .default_text = "5.0", .range = &config_above_0, .unit = "seconds", .source = FROM_US,
      .help = "A process that has not beaten for so long counts as dead or stopped."},
+    {"comm", "overlap", KEY_BOOL, .offset = AT(comm.overlap), .default_text = "true", .source = FROM_US,
+     .help = "Begin messages between nodes as soon as what they carry stands, up to a layer ahead, and end them where it is read; false: both there."},
 
     {"fault_tolerance", "enable", KEY_BOOL, .offset = AT(fault_tolerance.enable), .default_text = "false",
      .numbers = true, .built = "false", .help = "Go on training when a replica dies."},

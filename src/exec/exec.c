@@ -43,7 +43,7 @@ struct ct_exec {
     unsigned char *shared;    // this rank's part of the node's segment
     size_t shared_stride;     // from one rank's part to the next
     ct_call *calls[CT_PROGRAMS];
-    ct_move **moves[CT_PROGRAMS]; // by instruction; NULL where it is a kernel's
+    ct_move **moves[CT_PROGRAMS]; // by node; NULL where it is none
     ct_move_meeting meetings[CT_PROGRAMS];
     program_deaths deaths[CT_PROGRAMS];
     ct_recording *recording;
@@ -132,11 +132,12 @@ static unsigned char *space_of(const ct_exec *exec, int shared) { return shared 
 
 static ct_status resolve_moves(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
-    exec->moves[which] = ct_calloc((size_t)program->instructions_count + 1, sizeof(ct_move *));
-    for (int i = 0; i < program->instructions_count; i++)
-        if (!program->instructions[i].kernel)
-            CT_TRY(ct_move_create(exec->options.comm, program, &program->instructions[i], &exec->calls[which][i], shared_space, exec,
-                                  &exec->moves[which][i]));
+    exec->moves[which] = ct_calloc((size_t)program->graph->nodes_count + 1, sizeof(ct_move *));
+    for (int i = 0; i < program->instructions_count; i++) { // those with a beginning in its order
+        const ct_instruction *in = &program->instructions[i];
+        if (!in->kernel && !exec->moves[which][in->node])
+            CT_TRY(ct_move_create(exec->options.comm, program, in, &exec->calls[which][i], shared_space, exec, &exec->moves[which][in->node]));
+    }
     if (program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
     return CT_OK;
 }
@@ -155,10 +156,15 @@ static void resolve_program(ct_exec *exec, int which) {
 }
 
 static ct_status run_instruction(ct_exec *exec, int which, int i) {
-    const ct_kernel *kernel = exec->plan->programs[which].instructions[i].kernel;
-    if (!kernel) return ct_move_run(exec->moves[which][i], exec->team);
-    kernel->run(&exec->calls[which][i], exec->team);
-    return CT_OK;
+    const ct_instruction *in = &exec->plan->programs[which].instructions[i];
+    if (in->kernel) {
+        in->kernel->run(&exec->calls[which][i], exec->team);
+        if (exec->options.comm) ct_comm_progress(exec->options.comm);
+        return CT_OK;
+    }
+    ct_move *move = exec->moves[which][in->node];
+    if (in->doing != CT_DO_END) CT_TRY(ct_move_begin(move, exec->team));
+    return in->doing != CT_DO_BEGIN ? ct_move_end(move, exec->team) : CT_OK;
 }
 
 // ---- poison ----
@@ -196,6 +202,7 @@ static void each_operand(ct_exec *exec, int which, int i, int allow) {
 // Outputs that take over no input's memory, and scratch, start as NaN.
 static void poison_outputs(ct_exec *exec, int which, int i) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
+    if (in->doing == CT_DO_END) return; // its messages lie there
     ct_call *call = &exec->calls[which][i];
     for (int k = 0; k < call->outputs; k++) {
         int shared = 0;
@@ -226,7 +233,10 @@ static ct_status run_poisoned(ct_exec *exec, int which) {
         poison_outputs(exec, which, i);
         status = run_instruction(exec, which, i);
         each_operand(exec, which, i, 0);
-        int next = i + 1 < program->instructions_count ? program->instructions[i + 1].node : program->graph->nodes_count;
+        if (program->instructions[i].doing == CT_DO_BEGIN) continue; // of a node that comes later
+        int k = i + 1;
+        while (k < program->instructions_count && program->instructions[k].doing == CT_DO_BEGIN) k++;
+        int next = k < program->instructions_count ? program->instructions[k].node : program->graph->nodes_count;
         for (; node < next && !status; node++) poison_dead(exec, which, node);
     }
     ALLOW(exec->space, exec->space_bytes);
@@ -276,7 +286,7 @@ ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options opt
 void ct_exec_destroy(ct_exec *exec) {
     if (!exec) return;
     for (int w = 0; w < CT_PROGRAMS; w++) {
-        for (int i = 0; exec->moves[w] && i < exec->plan->programs[w].instructions_count; i++) ct_move_destroy(exec->moves[w][i]);
+        for (int n = 0; exec->moves[w] && n < exec->plan->programs[w].graph->nodes_count; n++) ct_move_destroy(exec->moves[w][n]);
         free(exec->moves[w]);
         ct_move_meeting_deinit(&exec->meetings[w]);
         free(exec->calls[w]);
@@ -352,7 +362,7 @@ ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text
         const ct_call *call = &exec->calls[which][i];
         CT_TRY(run_instruction(exec, (int)which, i));
         const ct_node *node = &program->graph->nodes[program->instructions[i].node];
-        for (int o = 0; o < call->outputs; o++) {
+        for (int o = 0; o < call->outputs && program->instructions[i].doing != CT_DO_BEGIN; o++) {
             if (!strcmp(node->op->name, "attention") && o == 1) continue;
             if (out_text[0] || !has_nonfinite(&call->out[o])) continue;
             snprintf(out_text, size, "%s (%s, %s)", node->from.module[0] ? node->from.module : "the model", node->op->name,

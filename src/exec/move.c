@@ -42,11 +42,11 @@ struct ct_move {
     const int32_t *first; // of reduce_accumulate, else NULL
     int accumulates;
     // between nodes
-    int has_far; // somebody of the group is on another one
     part *sends; // boxes of this rank's operand, and who gets them
     int sends_count;
     ct_message *send_messages, *receive_messages;
     int receives_count;
+    ct_exchange *exchange; // of a move that has begin and end; NULL: its group is of one node
 };
 
 static void strides_of(const int64_t *extents, int dims, size_t size, int64_t *out) {
@@ -213,14 +213,15 @@ static void pack_part(void *context, int thread, int threads) {
     }
 }
 
-ct_status ct_move_run(ct_move *m, ct_team *team) {
-    if (m->axes && m->group.count > 1) {
-        if (m->has_far) { // also with nothing to say: the others may wait to hear that
-            ct_team_run(team, pack_part, m);
-            CT_TRY(ct_comm_exchange(m->comm, &m->group, m->send_messages, m->sends_count, m->receive_messages, m->receives_count, &m->what));
-        }
-        CT_TRY(ct_comm_fence(m->comm, &m->group, &m->what));
-    }
+ct_status ct_move_begin(ct_move *m, ct_team *team) {
+    if (!m->exchange) return CT_OK;
+    ct_team_run(team, pack_part, m);
+    return ct_exchange_begin(m->exchange, 0);
+}
+
+ct_status ct_move_end(ct_move *m, ct_team *team) {
+    if (m->exchange) CT_TRY(ct_exchange_end(m->exchange));
+    if (m->axes && m->group.count > 1) CT_TRY(ct_comm_fence(m->comm, &m->group, &m->what));
     ct_team_run(team, run_part, m);
     return CT_OK;
 }
@@ -285,7 +286,6 @@ static void find_sends(const resolving *r, int rank, const ct_call *call, ct_sha
     for (int g = 0; g < m->group.count; g++) {
         int peer = m->group.ranks[g];
         if (peer == rank || space(context, peer)) continue;
-        m->has_far = 1;
         int count = ct_move_pieces(r->global, r->node, peer, pieces);
         for (int i = 0; i < count; i++) {
             if (pieces[i].rank != rank) continue;
@@ -369,6 +369,8 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
     find_sends(&r, rank, call, space, context);
     ct_status status = make_messages(m, instruction, call);
     if (!status) status = check_sum(m);
+    if (!status && m->sends_count + m->receives_count)
+        status = ct_exchange_make(comm, &m->group, m->send_messages, m->sends_count, m->receive_messages, m->receives_count, &m->what, &m->exchange);
     if (status) ct_move_destroy(m);
     else *out_move = m;
     return status;
@@ -376,6 +378,7 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
 
 void ct_move_destroy(ct_move *m) {
     if (!m) return;
+    ct_exchange_destroy(m->exchange);
     free(m->ranks);
     free(m->parts);
     free(m->sends);

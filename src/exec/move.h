@@ -13,8 +13,10 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
                          ct_shared_space_fn *space, void *context, ct_move **out_move);
 void ct_move_destroy(ct_move *move);
 
-// Meets the group, then reads the pieces: copies them, or adds them up in the order of the ranks.
-ct_status ct_move_run(ct_move *move, ct_team *team);
+// Sends what other nodes read of this rank's operand, and opens what comes from them; nothing where all are near.
+ct_status ct_move_begin(ct_move *move, ct_team *team);
+// Waits for that, meets the group's near members, then reads the pieces: copies them, or adds them up in the order of the ranks.
+ct_status ct_move_end(ct_move *move, ct_team *team);
 
 // The end of a program: all ranks have read what they need.
 typedef struct {

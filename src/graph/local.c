@@ -145,6 +145,18 @@ static size_t packed_bytes(const ct_graph *g, const ct_node *move, const ct_piec
     return (bytes + 63) & ~(size_t)63;
 }
 
+int ct_axes_are_far(const ct_mesh *mesh, unsigned axes, ct_near near) {
+    int ranks = ct_mesh_ranks(mesh), per_node = near.per_node > 0 ? near.per_node : 1, far = 0;
+    if (!near.count || !axes) return 0;
+    int *group = ct_malloc(sizeof(int) * (size_t)ranks);
+    for (int r = 0; r < ranks && !far; r++) {
+        int count = ct_mesh_group(mesh, r, axes, group);
+        far = group[0] / per_node != group[count - 1] / per_node; // ascending
+    }
+    free(group);
+    return far;
+}
+
 int ct_box_is_run(const int64_t *extent, const int64_t *tensor, int dims) {
     int d = 0;
     while (d < dims && extent[d] == 1) d++; // then one dim that may be a part, and whole ones

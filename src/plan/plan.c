@@ -3,6 +3,7 @@
 #include "alias.h"
 #include "graph/local.h"
 #include "graph/op.h"
+#include "overlap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ typedef struct {
     ct_plan *plan;
     ct_plan_options options;
     ct_aliases aliases[CT_PROGRAMS];
+    int *begins[CT_PROGRAMS]; // by node: where its messages begin
     int kept_capacity;
     struct name_slot {
         const char *name;
@@ -181,13 +183,54 @@ static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruc
     return CT_OK;
 }
 
-static ct_status make_instructions(planning *p, ct_plan_program *program) {
-    const ct_graph *g = program->graph;
-    program->instructions = CT_ARENA_ARRAY(&p->plan->arena, ct_instruction, g->nodes_count);
+// Is a move's result made at its end from parts that lie elsewhere? (Pieces of what is not summed may be received right where they belong.)
+static int adds_parts(const ct_graph *g, const ct_node *move) {
+    const ct_layout *from = &g->values[move->inputs[ct_moved_operand(move)]].layout;
+    return ((ct_layout_axes(from, CT_CUT_SUM) | ct_layout_axes(from, CT_CUT_MAX)) & ct_move_axes(g, move)) != 0;
+}
+
+// Room for what messages bring is taken from where they begin. What is received into a state's memory waits until the state has been read.
+static void begin_lives(planning *p, int which) {
+    ct_aliases *a = &p->aliases[which];
+    const ct_graph *g = a->graph;
+    int *begins = p->begins[which];
     for (int n = 0; n < g->nodes_count; n++) {
+        if (begins[n] < 0) continue;
+        int root = ct_alias_root(a, g->nodes[n].outputs[0], NULL);
+        if (p->options.no_overlap || (a->kept[root] && !adds_parts(g, &g->nodes[n]))) begins[n] = n;
+        if (begins[n] < a->first[root]) a->first[root] = begins[n];
+    }
+}
+
+// Moves whose messages begin before a node, as chains: heads by node, nexts by move.
+static void chain_begins(const int *begins, int nodes, int *heads, int *nexts) {
+    for (int n = 0; n <= nodes; n++) heads[n] = -1;
+    for (int n = nodes - 1; n >= 0; n--) {
+        if (begins[n] < 0) continue;
+        nexts[n] = heads[begins[n]];
+        heads[begins[n]] = n;
+    }
+}
+
+static ct_status add_instruction(planning *p, ct_plan_program *program, int n, ct_doing doing) {
+    ct_instruction *in = &program->instructions[program->instructions_count];
+    CT_TRY(choose_kernel(p, program->graph, n, in));
+    in->doing = doing;
+    program->instructions_count++;
+    return CT_OK;
+}
+
+static ct_status make_instructions(planning *p, int which) {
+    ct_plan_program *program = &p->plan->programs[which];
+    const ct_graph *g = program->graph;
+    const int *begins = p->begins[which];
+    int *heads = CT_ARENA_ARRAY(&p->plan->arena, int, g->nodes_count + 1), *nexts = CT_ARENA_ARRAY(&p->plan->arena, int, g->nodes_count + 1);
+    chain_begins(begins, g->nodes_count, heads, nexts);
+    program->instructions = CT_ARENA_ARRAY(&p->plan->arena, ct_instruction, 2 * g->nodes_count);
+    for (int n = 0; n < g->nodes_count; n++) {
+        for (int m = heads[n]; m >= 0; m = nexts[m]) CT_TRY(add_instruction(p, program, m, CT_DO_BEGIN));
         if (g->nodes[n].op->flags & CT_OP_VIEW) continue;
-        CT_TRY(choose_kernel(p, g, n, &program->instructions[program->instructions_count]));
-        program->instructions_count++;
+        CT_TRY(add_instruction(p, program, n, begins[n] < 0 ? CT_DO_RUN : CT_DO_END));
         if (g->nodes[n].op->flags & CT_OP_MOVE) program->move_axes |= ct_move_axes(g, &g->nodes[n]);
     }
     return CT_OK;
@@ -212,9 +255,9 @@ static void list_temporaries(planning *p, int which) {
     }
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_instruction *in = &program->instructions[i];
-        if (in->scratch_bytes)
+        if (in->scratch_bytes && in->doing != CT_DO_BEGIN) // which has its end's
             program->buffers[program->buffers_count++] =
-                (ct_buffer){.bytes = in->scratch_bytes, .first = in->node, .last = in->node, .shared = program->move_axes != 0,
+                (ct_buffer){.bytes = in->scratch_bytes, .first = in->doing == CT_DO_END ? p->begins[which][in->node] : in->node, .last = in->node, .shared = program->move_axes != 0,
                             .kind = in->kernel ? CT_BYTES_OTHER : CT_BYTES_COMMUNICATION};
     }
 }
@@ -259,6 +302,7 @@ static void resolve_offsets(planning *p, int which) {
         program->value_offset[v] = inner + (buffer < 0 ? plan->kept[-1 - buffer].offset : program->buffers[buffer].offset);
     }
     int scratch = program->buffers_count;
+    size_t *ends = CT_ARENA_ARRAY(&plan->arena, size_t, g->nodes_count + 1); // scratch of a move that has begun
     for (int i = program->instructions_count - 1; i >= 0; i--) {
         ct_instruction *in = &program->instructions[i];
         const ct_node *node = &g->nodes[in->node];
@@ -266,7 +310,8 @@ static void resolve_offsets(planning *p, int which) {
         for (int k = 0; k < node->outputs_count; k++) in->out_offset[k] = program->value_offset[node->outputs[k]];
         for (int k = 0; k < node->inputs_count; k++) in->in_shared |= (unsigned)ct_plan_is_shared(plan, (ct_program)which, node->inputs[k]) << k;
         for (int k = 0; k < node->outputs_count; k++) in->out_shared |= (unsigned)ct_plan_is_shared(plan, (ct_program)which, node->outputs[k]) << k;
-        if (in->scratch_bytes) in->scratch_offset = program->buffers[--scratch].offset;
+        if (in->doing == CT_DO_BEGIN) in->scratch_offset = ends[in->node];
+        else if (in->scratch_bytes) ends[in->node] = in->scratch_offset = program->buffers[--scratch].offset;
     }
 }
 
@@ -323,7 +368,7 @@ static ct_status check_total(const ct_plan *plan, const ct_plan_program *program
 
 static ct_status plan_program(planning *p, int which) {
     ct_plan_program *program = &p->plan->programs[which];
-    CT_TRY(make_instructions(p, program));
+    CT_TRY(make_instructions(p, which));
     list_temporaries(p, which);
     CT_TRY(check_total(p->plan, program));
     find_peak(p->plan, program);
@@ -356,6 +401,9 @@ static ct_status plan_all(planning *p) {
         program->value_offset = CT_ARENA_ARRAY(&plan->arena, size_t, program->graph->values_count + 1);
         program->value_buffer = CT_ARENA_ARRAY(&plan->arena, int, program->graph->values_count + 1);
         CT_TRY_AS(keep_inputs(p, w), "planning program %s", program_names[w]);
+        p->begins[w] = CT_ARENA_ARRAY(&plan->arena, int, program->graph->nodes_count + 1);
+        ct_find_begins(program->graph, p->options.near, p->begins[w]);
+        begin_lives(p, w);
     }
     place_kept(plan);
     for (int w = 0; w < CT_PROGRAMS; w++)

@@ -12,7 +12,12 @@ static const ct_node *node_of(const ct_plan *plan, const ct_span *span) {
     return &program->graph->nodes[program->instructions[span->instruction].node];
 }
 
+static int is_begin(const ct_plan *plan, const ct_span *span) {
+    return plan->programs[span->program].instructions[span->instruction].doing == CT_DO_BEGIN;
+}
+
 static ct_cost cost_of(const ct_plan *plan, const ct_span *span) {
+    if (is_begin(plan, span)) return (ct_cost){0}; // its end's
     return ct_op_cost(plan->programs[span->program].graph, node_of(plan, span));
 }
 
@@ -20,8 +25,8 @@ static void add_event(const ct_plan *plan, const ct_span *span, uint64_t start, 
     const ct_node *node = node_of(plan, span);
     ct_cost cost = cost_of(plan, span);
     double ns = span->end_ns > span->begin_ns ? (double)(span->end_ns - span->begin_ns) : 1, bytes = cost.bytes_read + cost.bytes_written;
-    ct_string_add(out, ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"module\": ",
-                  node->op->name, ct_phase_name(node->from.phase), span->program, (double)(span->begin_ns - start) / 1e3, ns / 1e3);
+    ct_string_add(out, ",\n{\"name\": \"%s%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"module\": ",
+                  node->op->name, is_begin(plan, span) ? " begins" : "", ct_phase_name(node->from.phase), span->program, (double)(span->begin_ns - start) / 1e3, ns / 1e3);
     ct_string_add_json(out, node->from.module);
     ct_string_add(out, ", \"flops\": %.0f, \"bytes\": %.0f, \"GFLOP/s\": %.1f, \"GB/s\": %.1f}}", cost.flops, bytes, cost.flops / ns, bytes / ns);
 }
@@ -44,6 +49,7 @@ ct_status ct_trace_write(const char *path, const ct_plan *plan, const ct_recordi
 typedef struct {
     const ct_op *op;
     ct_phase phase;
+    int begins; // the beginning of moves
     int calls;
     double ns, flops, bytes;
 } row;
@@ -61,10 +67,10 @@ static int collect(const ct_plan *plan, const ct_recording *recording, row **out
         const ct_node *node = node_of(plan, span);
         ct_cost cost = cost_of(plan, span);
         int r = 0;
-        while (r < count && (rows[r].op != node->op || rows[r].phase != node->from.phase)) r++;
+        while (r < count && (rows[r].op != node->op || rows[r].phase != node->from.phase || rows[r].begins != is_begin(plan, span))) r++;
         if (r == count) {
             CT_GROW(rows, count, capacity);
-            rows[count++] = (row){.op = node->op, .phase = node->from.phase};
+            rows[count++] = (row){.op = node->op, .phase = node->from.phase, .begins = is_begin(plan, span)};
         }
         rows[r].calls++;
         rows[r].ns += (double)(span->end_ns - span->begin_ns);
@@ -84,7 +90,9 @@ void ct_trace_summary(const ct_plan *plan, const ct_recording *recording, double
     ct_string_add(out, "%-16s %-12s %6s %10s %7s %9s %8s %8s\n", "op", "phase", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s");
     for (int r = 0; r < count; r++) {
         inside += rows[r].ns;
-        ct_string_add(out, "%-16s %-12s %6d %10.3f %6.1f%%", rows[r].op->name, ct_phase_name(rows[r].phase), rows[r].calls, rows[r].ns / 1e6,
+        char name[32];
+        snprintf(name, sizeof name, "%s%s", rows[r].op->name, rows[r].begins ? " >" : "");
+        ct_string_add(out, "%-16s %-12s %6d %10.3f %6.1f%%", name, ct_phase_name(rows[r].phase), rows[r].calls, rows[r].ns / 1e6,
                       100 * rows[r].ns / whole);
         if (rows[r].flops > 0) ct_string_add(out, " %9.1f", rows[r].flops / rows[r].ns);
         else ct_string_add(out, " %9s", "");

@@ -24,6 +24,20 @@ static int all_near(const ct_mesh *mesh, int rank, unsigned axes, ct_near near_r
     return near;
 }
 
+// FLOPs of what this rank computes between the beginning and the end of each node's messages. Caller frees.
+static double *hidden_flops(const ct_plan_program *program) {
+    int nodes = program->graph->nodes_count;
+    double *begun = ct_calloc((size_t)nodes + 1, sizeof *begun), *hidden = ct_calloc((size_t)nodes + 1, sizeof *hidden), so_far = 0;
+    for (int i = 0; i < program->instructions_count; i++) {
+        const ct_instruction *in = &program->instructions[i];
+        if (in->doing == CT_DO_BEGIN) begun[in->node] = so_far;
+        else if (in->doing == CT_DO_END) hidden[in->node] = so_far - begun[in->node];
+        else so_far += ct_op_cost(program->graph, &program->graph->nodes[in->node]).flops;
+    }
+    free(begun);
+    return hidden;
+}
+
 static ct_collective collective_of(const ct_graph *g, const ct_node *node, const ct_step_options *o, ct_program program, int64_t count) {
     const ct_value_info *v = &g->values[node->inputs[ct_moved_operand(node)]];
     unsigned axes = ct_move_axes(g, node);
@@ -56,11 +70,14 @@ int ct_collectives_list(const ct_step *step, const ct_step_options *options, int
     for (int w = 0; w < CT_PROGRAMS; w++) {
         const ct_graph *g = &step->programs[w];
         if (!step->has[w] || w == CT_PROGRAM_EVAL) continue;
+        double *hidden = hidden_flops(&step->plan.programs[w]);
         for (int n = 0; n < g->nodes_count; n++) {
             if (!(g->nodes[n].op->flags & CT_OP_MOVE) || !ct_move_axes(g, &g->nodes[n])) continue;
             CT_GROW(*out, count, capacity);
             (*out)[count++] = collective_of(g, &g->nodes[n], options, (ct_program)w, w == CT_PROGRAM_MICRO ? micro_batches : 1);
+            (*out)[count - 1].overlapped_flops = hidden[n];
         }
+        free(hidden);
     }
     return count;
 }
@@ -82,8 +99,8 @@ void ct_collectives_json(const ct_step *step, const ct_step_options *options, in
         ct_string_add(out, "], \"kind\": \"%s\", \"dtype\": \"%s\", \"bytes\": %.17g, \"moved_bytes\": %.17g, \"count\": %lld, \"module\": ", c->kind,
                       ct_dtype_name(c->dtype), c->bytes, c->moved_bytes, (long long)c->count);
         ct_string_add_json(out, c->module);
-        ct_string_add(out, ", \"program\": \"%s\", \"phase\": \"%s\", \"lowering\": \"%s\"}", ct_program_name(c->program),
-                      ct_phase_name(c->phase), c->lowering);
+        ct_string_add(out, ", \"program\": \"%s\", \"phase\": \"%s\", \"lowering\": \"%s\", \"overlapped_flops\": %.17g}",
+                      ct_program_name(c->program), ct_phase_name(c->phase), c->lowering, c->overlapped_flops);
     }
     ct_string_add(out, "]");
     free(list);
@@ -101,7 +118,7 @@ typedef struct {
     ct_collective first;
     char module[96];
     int64_t calls;
-    double moved;
+    double moved, overlapped;
 } line;
 
 static int same_line(const line *l, const ct_collective *c, const char *module) {
@@ -112,11 +129,12 @@ static int same_line(const line *l, const ct_collective *c, const char *module) 
 static void print_line(const line *l, const ct_mesh *mesh, ct_string *out) {
     ct_string axes = {0};
     ct_collective_axes(mesh, l->first.axes, "", " × ", "", &axes);
-    char bytes[32], moved[32];
+    char bytes[32], moved[32], behind[32] = "";
+    if (l->overlapped > 0) snprintf(behind, sizeof behind, "%.3g", l->overlapped / (double)l->calls / 1e9);
     ct_bytes_text(l->first.bytes, bytes, sizeof bytes);
     ct_bytes_text(l->moved, moved, sizeof moved);
-    ct_string_add(out, "  %-8s %-14s %-22s %-4s %11s × %-5lld %11s  %-5s %s (%s)\n", ct_program_name(l->first.program), l->first.kind, axes.text,
-                  ct_dtype_name(l->first.dtype), bytes, (long long)l->calls, moved, l->first.lowering, l->module, ct_phase_name(l->first.phase));
+    ct_string_add(out, "  %-8s %-14s %-22s %-4s %11s × %-5lld %11s  %-5s %8s  %s (%s)\n", ct_program_name(l->first.program), l->first.kind, axes.text,
+                  ct_dtype_name(l->first.dtype), bytes, (long long)l->calls, moved, l->first.lowering, behind, l->module, ct_phase_name(l->first.phase));
     ct_string_deinit(&axes);
 }
 
@@ -135,6 +153,7 @@ void ct_collectives_print(const ct_step *step, const ct_step_options *options, i
             memcpy(lines[lines_count++].module, module, sizeof module);
         }
         lines[k].calls += list[i].count;
+        lines[k].overlapped += list[i].overlapped_flops * (double)list[i].count;
         lines[k].moved += list[i].moved_bytes * (double)list[i].count;
         total += list[i].moved_bytes * (double)list[i].count;
     }
@@ -142,9 +161,15 @@ void ct_collectives_print(const ct_step *step, const ct_step_options *options, i
     ct_bytes_text(total, text, sizeof text);
     if (!count) ct_string_add(out, "\ncollectives: none (one rank)\n");
     else
-        ct_string_add(out, "\ncollectives: %s to this rank in a step\n  program  kind           axes                   type       bytes × calls  to this rank  way   for\n",
+        ct_string_add(out, "\ncollectives: %s to this rank in a step\n  program  kind           axes                   type       bytes × calls  to this rank  way   behind *  for\n",
                       text);
-    for (int k = 0; k < lines_count; k++) print_line(&lines[k], &options->parallel.mesh, out);
+    int any = 0;
+    for (int k = 0; k < lines_count; k++) {
+        print_line(&lines[k], &options->parallel.mesh, out);
+        any |= lines[k].overlapped > 0;
+    }
+    if (count) ct_string_add(out, any ? "  * GFLOP that this rank computes while a call is under way, mean of the calls\n"
+                                      : "  * nothing is computed meanwhile\n");
     free(lines);
     free(list);
 }

@@ -12,6 +12,7 @@ typedef struct {
     double bytes;       // the whole tensor of a group, in one call
     double moved_bytes; // that come to this rank from others, in one call
     int64_t count;      // calls a step
+    double overlapped_flops; // that this rank computes while one call is under way; 0: it waits for it
     const char *lowering; // copy: read where a peer wrote it; mpi: sent
 } ct_collective;
 

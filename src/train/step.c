@@ -57,6 +57,10 @@ static ct_status place(const ct_model *model, const ct_step_options *o, int64_t 
     return CT_OK;
 }
 
+static ct_status overlap(const ct_step_options *o, const ct_graph *from, ct_graph *to) {
+    return ct_place_overlap(from, o->plan.no_overlap ? (ct_near){0} : o->plan.near, to);
+}
+
 static ct_status make_micro(const ct_model *model, const ct_step_options *o, ct_graph *g) {
     ct_graph_init(g, "micro");
     CT_TRY(ct_model_build(model, g, (ct_build_options){.batch = o->batch * data_ranks(o), .seq_len = o->seq_len, .kind = CT_BUILD_LOSS}));
@@ -69,6 +73,7 @@ static ct_status make_micro(const ct_model *model, const ct_step_options *o, ct_
     PASS(g, ct_pass_recompute(g, o->recompute, &after_));
     PASS(g, ct_pass_fuse_accumulate(g, &after_));
     PASS(g, ct_pass_prune(g, &after_));
+    PASS(g, overlap(o, g, &after_));
     CT_TRY_AS(verified(g), "after all passes");
     return CT_OK;
 }
@@ -81,6 +86,7 @@ static ct_status make_forward(const ct_model *model, const ct_step_options *o, c
     PASS(g, ct_pass_precision(g, o->compute, &after_));
     CT_TRY(place(model, o, build.batch * build.seq_len, states, g));
     PASS(g, ct_pass_prune(g, &after_));
+    PASS(g, overlap(o, g, &after_));
     return verified(g);
 }
 

@@ -83,7 +83,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY(ct_setup_parallel(c, t->comm ? ct_comm_size(t->comm) : 1, &parallel));
     CT_TRY(ct_setup_step_options(&t->arena, c, &t->model, &parallel, t->rank, &t->options));
     CT_TRY(ct_threads_of_rank(c, t->comm, &t->options.plan.threads, &t->first_core));
-    if (t->comm) t->options.plan.near = (ct_near){t->rank - ct_comm_near_index(t->comm), ct_comm_near_count(t->comm)};
+    if (t->comm) t->options.plan.near = (ct_near){t->rank - ct_comm_near_index(t->comm), ct_comm_near_count(t->comm), ct_comm_per_node(t->comm)};
     t->share = ct_share_of(&t->options, c);
     CT_TRY(ct_setup_micro_batches(c, t->share.data_ranks, &t->micro_batches));
     CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_metrics_check_free(c) : CT_OK));

@@ -277,6 +277,7 @@ typedef struct {
     int64_t ranks_per_node;           // ext; 0: as the launcher says
     bool shared_memory;               // ext: false sends everything through MPI
     double heartbeat_timeout_seconds; // ext
+    bool overlap;                     // ext
 } ct_config_comm;
 
 typedef struct {

@@ -30,11 +30,15 @@ int ct_move_pieces(const ct_graph *placed, const ct_node *move, int rank, ct_pie
 // Bytes that the rank gets from others.
 double ct_move_bytes(const ct_graph *placed, const ct_node *move, int rank);
 
-// Ranks whose memory a rank can read: [first, first + count), itself among them; count 0: all.
+// Ranks whose memory a rank can read: [first, first + count), itself among them; count 0: all. per_node tells every rank the same: nodes hold so
+// many consecutive ranks, from rank 0 on; 1 where they don't all, and every group then counts as one of several nodes.
 typedef struct {
-    int first, count;
+    int first, count, per_node;
 } ct_near;
 static inline int ct_is_near(ct_near near, int rank) { return !near.count || (rank >= near.first && rank < near.first + near.count); }
+
+// Does any group of ranks over these axes lie on several nodes? The same answer on every rank.
+int ct_axes_are_far(const ct_mesh *mesh, unsigned axes, ct_near near);
 
 // Is a box of `extent` one run in memory, in a row-major tensor of these extents?
 int ct_box_is_run(const int64_t *extent, const int64_t *tensor, int dims);

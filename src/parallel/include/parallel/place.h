@@ -4,6 +4,7 @@
 // where a value does not lie as its reader needs it, one move is inserted. The roles are constraints: see roles.c.
 #pragma once
 #include "graph/graph.h"
+#include "graph/local.h"
 
 typedef struct {
     ct_mesh mesh;          // axes named dp_replicate, dp_shard, cp, tp, in this order; of size 1: left out
@@ -25,6 +26,9 @@ ct_status ct_place(const ct_graph *from, const ct_parallel *parallel, int bindin
 
 // Turns attention over keys that were gathered over `axis` into a ring over it, in a placed program. Without that axis: a copy.
 ct_status ct_place_ring(const ct_graph *from, const char *axis, ct_graph *to);
+
+// Orders a placed program so that moves between nodes have work to hide behind: plan/plan.h says when they begin. A copy where all are near.
+ct_status ct_place_overlap(const ct_graph *from, ct_near near, ct_graph *to);
 
 // ---- meshes ----
 typedef struct {

@@ -42,8 +42,16 @@ typedef struct {
     const char *name; // of kept ones
 } ct_buffer;
 
+// A move whose ranks lie on several nodes is begun as early as its operand allows, up to a layer ahead, and ended where its node stands.
+typedef enum {
+    CT_DO_RUN,
+    CT_DO_BEGIN, // a move's messages start
+    CT_DO_END,   // they have come, and the result is made
+} ct_doing;
+
 typedef struct {
     int node;
+    ct_doing doing;
     const ct_kernel *kernel;       // NULL: a move between ranks, see graph/local.h
     ct_call call;                  // dims, dtypes and attributes; exec fills in the pointers
     size_t in_offset[CT_MAX_INPUTS], out_offset[CT_MAX_OUTPUTS];
@@ -84,6 +92,7 @@ typedef struct {
     int threads;           // of a rank's team: scratch depends on it; results do not
     const char *isa_limit; // NULL: what the machine has
     ct_near near;          // ranks whose memory this one can read
+    int no_overlap;        // 1: moves begin where they end
 } ct_plan_options;
 
 // Plans the given programs (NULL entries: absent; placed ones as a rank runs them: graph/local.h), which must outlive the plan. Caller deinits.
