@@ -76,6 +76,67 @@ SEEN int MPI_Allreduce(const void *mine, void *sum, int count, MPI_Datatype type
     return PMPI_Allreduce(mine, sum, count, type, op, comm);
 }
 
+// ---- requests that are started again and again ----
+typedef struct {
+    MPI_Request request;
+    int peer, tag, out;
+    long long bytes;
+} persistent;
+
+static persistent *kept;
+static int kept_count, kept_capacity;
+
+static void keep(MPI_Request request, int peer, int tag, int out, long long bytes) {
+    if (kept_count == kept_capacity) {
+        kept_capacity = kept_capacity ? 2 * kept_capacity : 256;
+        kept = realloc(kept, sizeof *kept * (size_t)kept_capacity);
+        if (!kept) PMPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    kept[kept_count++] = (persistent){request, peer, tag, out, bytes};
+}
+
+static void note_start(MPI_Request request) {
+    for (int i = 0; i < kept_count; i++)
+        if (kept[i].request == request) {
+            note(kept[i].out ? &sends : &receives, kept[i].peer, kept[i].tag, kept[i].bytes);
+            return;
+        }
+    fprintf(stderr, "pmpi_count: a request is started that nobody made\n");
+    PMPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+SEEN int MPI_Send_init(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request) {
+    int error = PMPI_Send_init(data, count, type, to, tag, comm, request);
+    if (!error) keep(*request, to, tag, 1, bytes_of(count, type));
+    return error;
+}
+
+SEEN int MPI_Recv_init(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request) {
+    int error = PMPI_Recv_init(data, count, type, from, tag, comm, request);
+    if (!error) keep(*request, from, tag, 0, bytes_of(count, type));
+    return error;
+}
+
+SEEN int MPI_Start(MPI_Request *request) {
+    note_start(*request);
+    return PMPI_Start(request);
+}
+
+SEEN int MPI_Startall(int count, MPI_Request *requests) {
+    for (int i = 0; i < count; i++) note_start(requests[i]);
+    return PMPI_Startall(count, requests);
+}
+
+SEEN int MPI_Request_free(MPI_Request *request) {
+    for (int i = 0; i < kept_count; i++)
+        if (kept[i].request == *request) {
+            kept[i] = kept[--kept_count];
+            break;
+        }
+    return PMPI_Request_free(request);
+}
+
+// ---- the end ----
 static void print(FILE *f, const char *name, const tallies *t) {
     fprintf(f, ", \"%s\": [", name);
     for (int i = 0; i < t->count; i++)
