@@ -96,6 +96,11 @@ ct_status ct_comm_record(ct_comm *comm);
 // Can so many bytes be had, as far as the system says? (CT_NO_MEMORY says how many were wanted and how many there are: room.c)
 ct_status ct_check_room(size_t bytes, int ranks);
 
+// One zeroed mapping for `count` processes from rank `first` on, `bytes` (whole huge pages: ct_whole_pages) allocated in full. Called by all ranks of
+// the world; an error is all ranks' (segment.c).
+size_t ct_whole_pages(size_t bytes);
+ct_status ct_share_among(ct_comm *comm, int first, int count, size_t bytes, void **out);
+
 static inline ct_rank_area *ct_area(const ct_comm *comm, int rank) { return &comm->control->ranks[rank - comm->control_first]; }
 
 void ct_comm_default(ct_comm_options *options);
