@@ -75,26 +75,29 @@ static void print_flight(const job *j, ct_status status) {
     ct_string_deinit(&text);
 }
 
+// One of a job's processes says why it ends; the others give it time to, and are then ended by it or the launcher.
+static void speak(const job *j, ct_comm *comm, ct_status status) {
+    if (ct_comm_may_speak(comm)) {
+        fprintf(stderr, "ctitan train: %s\n", ct_error_text(status));
+        print_flight(j, status);
+    } else sleep(3);
+    fflush(NULL);
+}
+
 // One process of an MPI job. An error ends them all, and one of them says it.
 static ct_status run_launched(job *j) {
     ct_comm_options options = options_of(j);
-    ct_comm *comm;
-    CT_TRY(ct_comm_create_mpi(&options, &comm));
-    ct_status status = run_rank(j, comm);
-    if (status) {
+    ct_comm *comm = NULL;
+    ct_status status = ct_comm_create_mpi(&options, &comm);
+    if (!status) status = run_rank(j, comm);
+    if (!status) ct_comm_destroy(comm);
+    else if (comm) { // else there is no world yet
         ct_comm_fail(comm, status);
-        if (ct_comm_may_speak(comm)) {
-            fprintf(stderr, "ctitan train: %s\n", ct_error_text(status));
-            print_flight(j, status);
-        } else {
-            sleep(3); // another speaks, and then ends this process too
-        }
-        fflush(NULL);
+        speak(j, comm, status);
         ct_comm_abandon(comm);
         exit(1);
     }
-    ct_comm_destroy(comm);
-    return CT_OK;
+    return status;
 }
 
 static ct_status run_ranks(job *j, int ranks) {
@@ -120,6 +123,7 @@ static ct_status train(const char *path, int ranks, int argc, char **argv, int *
     if (!status) status = ct_setup_plugins(config);
     if (!status) status = run_ranks(&j, ranks);
     *out_stopped = j.stopped;
+    if (status) speak(&j, NULL, status);
     ct_arena_deinit(&arena);
     return status;
 }
@@ -131,7 +135,6 @@ int ct_cmd_train(int argc, char **argv) {
     if (ranks < 0) return fputs("ctitan train: --ranks: a number from 1 to 1000000 is wanted\n", stderr), 2;
     if (argc < 2) return fputs(help, stderr), 2;
     if (ct_check_file_argument("train", own, argv)) return 2;
-    ct_status status = train(own == 2 ? argv[1] : NULL, ranks, argc - own, argv + own, &stopped);
-    if (status) return fprintf(stderr, "ctitan train: %s\n", ct_error_text(status)), 1;
+    if (train(own == 2 ? argv[1] : NULL, ranks, argc - own, argv + own, &stopped)) return 1;
     return stopped ? CT_EXIT_STOPPED : 0;
 }

@@ -30,8 +30,9 @@
 enum { HUGE_PAGE = 2 << 20 };
 
 typedef struct {
-    int *dying; // buffer indices whose last reader is an instruction, grouped by instruction
-    int *begin; // by instruction index, count + 1 entries
+    int *dying; // buffer indices whose last reader is a node, grouped by node
+    int *begin; // by node, count + 1 entries
+    int *done;  // by instruction: nodes below this one have run by its end
 } program_deaths;
 
 struct ct_exec {
@@ -163,8 +164,16 @@ static ct_status run_instruction(ct_exec *exec, int which, int i) {
         return CT_OK;
     }
     ct_move *move = exec->moves[which][in->node];
-    if (in->doing != CT_DO_END) CT_TRY(ct_move_begin(move, exec->team));
-    return in->doing != CT_DO_BEGIN ? ct_move_end(move, exec->team) : CT_OK;
+    switch (in->doing) {
+    case CT_DO_BEGIN: return ct_move_begin(move, exec->team);
+    case CT_DO_END: return ct_move_end(move, exec->team);
+    case CT_DO_OPEN: return ct_move_open(move);
+    case CT_DO_SEND: return ct_move_send(move, in->peer, exec->team);
+    case CT_DO_NEAR: return ct_move_near(move, exec->team);
+    case CT_DO_PIECE: return ct_move_piece(move, in->peer, exec->team);
+    case CT_DO_CLOSE: return ct_move_close(move);
+    default: CT_TRY(ct_move_begin(move, exec->team)); return ct_move_end(move, exec->team);
+    }
 }
 
 // ---- poison ----
@@ -182,6 +191,11 @@ static void find_deaths(ct_exec *exec, int which) {
     for (int b = 0; b < program->buffers_count; b++)
         if (program->buffers[b].last < nodes) d->dying[next[program->buffers[b].last]++] = b;
     free(next);
+    d->done = ct_malloc(sizeof(int) * (size_t)(program->instructions_count + 1));
+    for (int i = program->instructions_count - 1, least = nodes; i >= 0; i--) {
+        d->done[i] = least;
+        if (program->instructions[i].node < least) least = program->instructions[i].node;
+    }
 }
 
 static void each_operand(ct_exec *exec, int which, int i, int allow) {
@@ -202,7 +216,7 @@ static void each_operand(ct_exec *exec, int which, int i, int allow) {
 // Outputs that take over no input's memory, and scratch, start as NaN.
 static void poison_outputs(ct_exec *exec, int which, int i) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
-    if (in->doing == CT_DO_END) return; // its messages lie there
+    if (!in->kernel && in->doing != CT_DO_RUN && in->doing != CT_DO_BEGIN && in->doing != CT_DO_OPEN) return; // its messages lie there
     ct_call *call = &exec->calls[which][i];
     for (int k = 0; k < call->outputs; k++) {
         int shared = 0;
@@ -233,11 +247,7 @@ static ct_status run_poisoned(ct_exec *exec, int which) {
         poison_outputs(exec, which, i);
         status = run_instruction(exec, which, i);
         each_operand(exec, which, i, 0);
-        if (program->instructions[i].doing == CT_DO_BEGIN) continue; // of a node that comes later
-        int k = i + 1;
-        while (k < program->instructions_count && program->instructions[k].doing == CT_DO_BEGIN) k++;
-        int next = k < program->instructions_count ? program->instructions[k].node : program->graph->nodes_count;
-        for (; node < next && !status; node++) poison_dead(exec, which, node);
+        for (; node < exec->deaths[which].done[i] && !status; node++) poison_dead(exec, which, node);
     }
     ALLOW(exec->space, exec->space_bytes);
     return status;
@@ -292,6 +302,7 @@ void ct_exec_destroy(ct_exec *exec) {
         free(exec->calls[w]);
         free(exec->deaths[w].begin);
         free(exec->deaths[w].dying);
+        free(exec->deaths[w].done);
     }
     if (exec->mapping) {
         ALLOW(exec->space, exec->space_bytes);
@@ -362,7 +373,7 @@ ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text
         const ct_call *call = &exec->calls[which][i];
         CT_TRY(run_instruction(exec, (int)which, i));
         const ct_node *node = &program->graph->nodes[program->instructions[i].node];
-        for (int o = 0; o < call->outputs && program->instructions[i].doing != CT_DO_BEGIN; o++) {
+        for (int o = 0; o < call->outputs && (program->instructions[i].kernel || program->instructions[i].is_last); o++) {
             if (!strcmp(node->op->name, "attention") && o == 1) continue;
             if (out_text[0] || !has_nonfinite(&call->out[o])) continue;
             snprintf(out_text, size, "%s (%s, %s)", node->from.module[0] ? node->from.module : "the model", node->op->name,

@@ -41,6 +41,7 @@ struct ct_move {
     int64_t to_stride[CT_MAX_DIMS];
     const int32_t *first; // of reduce_accumulate, else NULL
     int accumulates;
+    int only; // the one part that is copied or packed now; -1: all
     // between nodes
     part *sends; // boxes of this rank's operand, and who gets them
     int sends_count;
@@ -195,7 +196,7 @@ static void run_part(void *context, int thread, int threads) {
     }
     for (int i = 0; i < m->parts_count; i++) {
         const part *p = &m->parts[i];
-        if (p->is_direct) continue;
+        if (p->is_direct || (m->only >= 0 && i != m->only)) continue;
         copy_box(&p->from, m->to + offset_of(p->piece.to, m->to_stride, m->dims_count), m->to_stride, p->piece.extent, m->dims_count,
                  ct_dtype_bytes(m->from_dtype), thread, threads);
     }
@@ -206,7 +207,7 @@ static void pack_part(void *context, int thread, int threads) {
     const ct_move *m = context;
     size_t size = ct_dtype_bytes(m->from_dtype);
     for (int i = 0; i < m->sends_count; i++) {
-        if (m->sends[i].is_direct) continue;
+        if (m->sends[i].is_direct || (m->only >= 0 && i != m->only)) continue;
         int64_t packed[CT_MAX_DIMS];
         strides_of(m->sends[i].piece.extent, m->dims_count, size, packed);
         copy_box(&m->sends[i].from, m->send_messages[i].data, packed, m->sends[i].piece.extent, m->dims_count, size, thread, threads);
@@ -219,12 +220,49 @@ ct_status ct_move_begin(ct_move *m, ct_team *team) {
     return ct_exchange_begin(m->exchange, 0);
 }
 
+static ct_status meet_near(const ct_move *m) { return m->axes && m->group.count > 1 ? ct_comm_fence(m->comm, &m->group, &m->what) : CT_OK; }
+
 ct_status ct_move_end(ct_move *m, ct_team *team) {
     if (m->exchange) CT_TRY(ct_exchange_end(m->exchange));
-    if (m->axes && m->group.count > 1) CT_TRY(ct_comm_fence(m->comm, &m->group, &m->what));
+    CT_TRY(meet_near(m));
     ct_team_run(team, run_part, m);
     return CT_OK;
 }
+
+// ---- piece by piece ----
+ct_status ct_move_open(ct_move *m) { return m->exchange ? ct_exchange_begin(m->exchange, 1) : CT_OK; }
+
+ct_status ct_move_send(ct_move *m, int peer, ct_team *team) {
+    int i = 0;
+    while (m->sends[i].piece.rank != peer) i++;
+    m->only = i;
+    ct_team_run(team, pack_part, m);
+    m->only = -1;
+    return ct_exchange_send(m->exchange, i);
+}
+
+ct_status ct_move_near(ct_move *m, ct_team *team) {
+    CT_TRY(meet_near(m));
+    for (int i = 0; i < m->parts_count; i++) {
+        if (m->parts[i].is_far) continue;
+        m->only = i;
+        ct_team_run(team, run_part, m);
+    }
+    m->only = -1;
+    return CT_OK;
+}
+
+ct_status ct_move_piece(ct_move *m, int peer, ct_team *team) {
+    int i = 0, receive = 0;
+    for (; m->parts[i].piece.rank != peer; i++) receive += m->parts[i].is_far;
+    CT_TRY(ct_exchange_wait(m->exchange, receive));
+    m->only = i;
+    ct_team_run(team, run_part, m);
+    m->only = -1;
+    return CT_OK;
+}
+
+ct_status ct_move_close(ct_move *m) { return m->exchange ? ct_exchange_end(m->exchange) : CT_OK; }
 
 // "dp_shard x tp".
 static void name_group(const ct_mesh *mesh, unsigned axes, char *out, size_t size) {
@@ -348,6 +386,7 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
     r.in = &global->values[node->inputs[moved]];
     ct_move *m = r.move = ct_calloc(1, sizeof *m);
     m->comm = comm;
+    m->only = -1;
     m->axes = ct_move_axes(global, node);
     m->mode = ct_layout_axes(&r.in->layout, CT_CUT_MAX) & m->axes ? MAXIMUM : ct_layout_axes(&r.in->layout, CT_CUT_SUM) & m->axes ? SUM : COPY;
     m->from_dtype = call->in[moved].dtype;

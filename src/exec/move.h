@@ -18,6 +18,14 @@ ct_status ct_move_begin(ct_move *move, ct_team *team);
 // Waits for that, meets the group's near members, then reads the pieces: copies them, or adds them up in the order of the ranks.
 ct_status ct_move_end(ct_move *move, ct_team *team);
 
+// A gather piece by piece, between begin and close: what lies on this node, then the others' as their ranks are asked for.
+ct_status ct_move_near(ct_move *move, ct_team *team);
+ct_status ct_move_piece(ct_move *move, int peer, ct_team *team);
+ct_status ct_move_close(ct_move *move);
+// A sum whose operand is made part by part, before its end: what comes may come, then each part goes.
+ct_status ct_move_open(ct_move *move);
+ct_status ct_move_send(ct_move *move, int peer, ct_team *team);
+
 // The end of a program: all ranks have read what they need.
 typedef struct {
     ct_comm *comm; // NULL: nobody to wait for

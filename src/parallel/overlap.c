@@ -5,10 +5,13 @@
 #include "base/memory.h"
 #include "graph/local.h"
 #include "graph/op.h"
+#include "graph/parts.h"
 #include "graph/rewrite.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_READERS = 16 }; // of a gather, that run on its parts
 
 // Nodes that touch a piece of memory which a later one overwrites.
 typedef struct touch {
@@ -18,6 +21,7 @@ typedef struct touch {
 
 typedef struct {
     const ct_graph *g;
+    int in_parts;            // readers that may work on what has come stand behind their gather
     unsigned char *is_far;   // by node: a move between nodes
     unsigned char *emitted;
     int *run;                // by node: the number of its layer's run
@@ -101,10 +105,47 @@ static void emit_deferred(ordering *o) {
     for (int i = 0; i < count; i++) emit(o, o->deferred[i]);
 }
 
-static void emit_before(ordering *o, int n) {
-    if (o->emitted[n]) return;
-    if (o->is_far[n] && is_of_computed(o->g, &o->g->nodes[n])) emit_deferred(o); // they hide it
+// Is all that a node reads there, or a weight that only has to be fetched? (Of operands but `value`.)
+static int is_ready(const ordering *o, const ct_node *node, int value) {
+    for (int i = 0; i < node->inputs_count; i++) {
+        int by = o->g->values[node->inputs[i]].node;
+        if (node->inputs[i] == value || by < 0 || o->emitted[by]) continue;
+        if (!is_move(&o->g->nodes[by]) || is_of_computed(o->g, &o->g->nodes[by])) return 0;
+    }
+    return 1;
+}
+
+static int reads(const ct_node *node, int value) {
+    for (int i = 0; i < node->inputs_count; i++)
+        if (node->inputs[i] == value) return i;
+    return -1;
+}
+
+// The gather behind all that its readers need besides, then those that may be run on parts of it.
+static void emit_with_readers(ordering *o, int n) {
+    const ct_graph *g = o->g;
+    int dim = ct_move_dim(g, &g->nodes[n]), value = g->nodes[n].outputs[0], count = 0;
+    int readers[MOST_READERS];
+    for (int m = n + 1; m < g->nodes_count && o->run[m] == o->run[n] && count < MOST_READERS; m++) {
+        ct_parts parts;
+        int operand = reads(&g->nodes[m], value);
+        if (operand >= 0 && is_ready(o, &g->nodes[m], value) && ct_parts_find(g, &g->nodes[m], 0, operand, dim, &parts)) readers[count++] = m;
+    }
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < g->nodes[readers[k]].inputs_count; i++)
+            if (g->nodes[readers[k]].inputs[i] != value && g->values[g->nodes[readers[k]].inputs[i]].node >= 0)
+                emit(o, g->values[g->nodes[readers[k]].inputs[i]].node);
     emit(o, n);
+    for (int k = 0; k < count; k++) emit(o, readers[k]);
+}
+
+static void emit_before(ordering *o, int n) {
+    const ct_graph *g = o->g;
+    if (o->emitted[n]) return;
+    int waits = o->is_far[n] && is_of_computed(g, &g->nodes[n]);
+    if (waits) emit_deferred(o); // they hide it
+    if (waits && o->in_parts && !strcmp(g->nodes[n].op->name, "all_gather") && ct_move_dim(g, &g->nodes[n]) >= 0) emit_with_readers(o, n);
+    else emit(o, n);
 }
 
 // Everything that a node needs, then the node.
@@ -159,11 +200,12 @@ static int find_far(const ct_graph *g, ct_near near, unsigned char *is_far) {
     return any;
 }
 
-ct_status ct_place_overlap(const ct_graph *from, ct_near near, ct_graph *to) {
+ct_status ct_place_overlap(const ct_graph *from, ct_near near, int in_parts, ct_graph *to) {
     ct_rewrite r;
     ct_rewrite_begin(&r, from, to, 1);
     int nodes = from->nodes_count;
     ordering o = {.g = from,
+                  .in_parts = in_parts,
                   .is_far = CT_ARENA_ARRAY(&to->arena, unsigned char, nodes + 1),
                   .emitted = CT_ARENA_ARRAY(&to->arena, unsigned char, nodes + 1),
                   .run = CT_ARENA_ARRAY(&to->arena, int, nodes + 1),

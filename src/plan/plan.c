@@ -1,9 +1,7 @@
 // Making the plan: aliases, lives, kept buffers, placement, kernels. Explaining it stands in explain.c.
 #include "plan/plan.h"
-#include "alias.h"
-#include "graph/local.h"
+#include "planning.h"
 #include "graph/op.h"
-#include "overlap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +15,6 @@ static const char *const kind_names[CT_BYTES_KINDS] = {"parameters",   "optimize
                                                        "weights_lowp", "communication", "other"};
 const char *ct_bytes_kind_name(ct_bytes_kind kind) { return kind_names[kind]; }
 
-static size_t round64(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
 static ct_bytes_kind kind_of_input(ct_input_kind kind) {
     switch (kind) {
     case CT_PARAMETER: return CT_BYTES_PARAMETERS;
@@ -28,29 +24,6 @@ static ct_bytes_kind kind_of_input(ct_input_kind kind) {
     default: return CT_BYTES_OTHER;
     }
 }
-
-enum { MOST_MESSAGES = 64 };
-
-typedef struct {
-    ct_plan *plan;
-    ct_plan_options options;
-    ct_aliases aliases[CT_PROGRAMS];
-    int *begins[CT_PROGRAMS]; // by node: where its messages begin
-    int kept_capacity;
-    struct name_slot {
-        const char *name;
-        int index;
-    } *names; // open addressing over kept names
-    int slots;
-    int messages_count;
-    struct known_message {
-        const ct_op *op;
-        double attrs[CT_MAX_ATTRS];
-        ct_type type;
-        ct_layout from, to;
-        size_t bytes;
-    } messages[MOST_MESSAGES];
-} planning;
 
 static uint64_t hash_name(const char *name) { return XXH3_64bits(name, strlen(name)); }
 
@@ -65,14 +38,14 @@ static ct_status keep(planning *p, const char *name, size_t bytes, ct_bytes_kind
     struct name_slot *slot = slot_of(p, name);
     ct_plan *plan = p->plan;
     if (slot->name) {
-        CT_CHECK(plan->kept[slot->index].bytes == round64(bytes), CT_INVALID,
+        CT_CHECK(plan->kept[slot->index].bytes == planning_round(bytes), CT_INVALID,
                  "state \"%s\" has %zu bytes in one program and %zu in another", name, plan->kept[slot->index].bytes, bytes);
         *out_index = slot->index;
         return CT_OK;
     }
     *slot = (struct name_slot){ct_arena_strdup(&plan->arena, name), plan->kept_count};
     *out_index = plan->kept_count;
-    plan->kept[plan->kept_count++] = (ct_buffer){.bytes = round64(bytes), .kind = kind, .kept = 1, .name = slot->name};
+    plan->kept[plan->kept_count++] = (ct_buffer){.bytes = planning_round(bytes), .kind = kind, .kept = 1, .name = slot->name};
     return CT_OK;
 }
 
@@ -108,134 +81,6 @@ static void place_kept(ct_plan *plan) {
 }
 
 // ---- one program ----
-static void fill_call(const ct_graph *g, const ct_node *node, ct_call *call) {
-    call->inputs = node->inputs_count;
-    call->outputs = node->outputs_count;
-    for (int i = 0; i < node->inputs_count + node->outputs_count; i++) {
-        int is_input = i < node->inputs_count;
-        const ct_type *type = &g->values[is_input ? node->inputs[i] : node->outputs[i - node->inputs_count]].type;
-        ct_tensor *t = is_input ? &call->in[i] : &call->out[i - node->inputs_count];
-        t->dtype = type->dtype;
-        t->dims_count = type->dims_count;
-        int value = is_input ? node->inputs[i] : node->outputs[i - node->inputs_count];
-        for (int d = 0; d < type->dims_count; d++) {
-            t->dims[d] = type->dims[d].extent;
-            t->origin[d] = g->values[value].origin[d];
-        }
-    }
-    memcpy(call->attrs, node->attrs, sizeof call->attrs);
-}
-
-static void make_roomy(const ct_graph *g, const ct_node *node, ct_call *call) {
-    for (int i = 0; g->rank >= 0 && i < call->inputs + call->outputs; i++) {
-        int is_input = i < call->inputs, value = is_input ? node->inputs[i] : node->outputs[i - call->inputs];
-        ct_tensor *t = is_input ? &call->in[i] : &call->out[i - call->inputs];
-        for (int d = 0; d < t->dims_count; d++) t->dims[d] = g->values[value].room[d];
-    }
-}
-
-// Layers repeat: the same move between the same layouts has the same messages.
-static size_t message_bytes(planning *p, const ct_graph *g, const ct_node *move) {
-    if (!p->options.near.count) return 0;
-    const ct_value_info *from = &g->values[move->inputs[ct_moved_operand(move)]], *to = &g->values[move->outputs[0]];
-    for (int i = 0; i < p->messages_count; i++) {
-        const struct known_message *k = &p->messages[i];
-        if (k->op == move->op && !memcmp(k->attrs, move->attrs, sizeof k->attrs) && ct_type_equal(&k->type, &from->type) &&
-            ct_layout_equal(&k->from, &from->layout) && ct_layout_equal(&k->to, &to->layout))
-            return k->bytes;
-    }
-    size_t bytes = 0; // of the rank of this node that has most: what lies behind it is at one place on all of them
-    for (int r = p->options.near.first; r < p->options.near.first + p->options.near.count && r < ct_mesh_ranks(&g->mesh); r++) {
-        size_t of_rank = ct_move_message_bytes(g, move, r, p->options.near);
-        if (of_rank > bytes) bytes = of_rank;
-    }
-    if (p->messages_count < MOST_MESSAGES) {
-        struct known_message *k = &p->messages[p->messages_count++];
-        *k = (struct known_message){.op = move->op, .type = from->type, .from = from->layout, .to = to->layout, .bytes = bytes};
-        memcpy(k->attrs, move->attrs, sizeof k->attrs);
-    }
-    return bytes;
-}
-
-static ct_status choose_kernel(planning *p, const ct_graph *g, int n, ct_instruction *instruction) {
-    const ct_node *node = &g->nodes[n];
-    CT_CHECK(!(node->op->flags & CT_OP_MACRO), CT_INVALID, "%s in %s was not expanded", node->op->name, node->from.module);
-    instruction->node = n;
-    fill_call(g, node, &instruction->call);
-    if (node->op->flags & CT_OP_MOVE) {
-        instruction->scratch_bytes = message_bytes(p, g->global, &g->global->nodes[n]);
-        return CT_OK;
-    }
-    instruction->kernel = ct_kernel_find(node->op->kernel ? node->op->kernel : node->op->name, &instruction->call, p->options.isa_limit);
-    if (!instruction->kernel) {
-        ct_string types = {0};
-        for (int i = 0; i < instruction->call.inputs; i++) ct_string_add(&types, " %s", ct_dtype_name(instruction->call.in[i].dtype));
-        ct_status s = ct_error_make(CT_UNSUPPORTED, __FILE__, __LINE__, "no kernel for %s on%s in %s", node->op->name, types.text,
-                                    node->from.module);
-        ct_string_deinit(&types);
-        return s;
-    }
-    if (instruction->kernel->scratch) {
-        ct_call roomy = instruction->call; // the largest shard's: what lies behind it is at one place on every rank
-        make_roomy(g, node, &roomy);
-        instruction->scratch_bytes = round64(instruction->kernel->scratch(&roomy, p->options.threads));
-    }
-    return CT_OK;
-}
-
-// Is a move's result made at its end from parts that lie elsewhere? (Pieces of what is not summed may be received right where they belong.)
-static int adds_parts(const ct_graph *g, const ct_node *move) {
-    const ct_layout *from = &g->values[move->inputs[ct_moved_operand(move)]].layout;
-    return ((ct_layout_axes(from, CT_CUT_SUM) | ct_layout_axes(from, CT_CUT_MAX)) & ct_move_axes(g, move)) != 0;
-}
-
-// Room for what messages bring is taken from where they begin. What is received into a state's memory waits until the state has been read.
-static void begin_lives(planning *p, int which) {
-    ct_aliases *a = &p->aliases[which];
-    const ct_graph *g = a->graph;
-    int *begins = p->begins[which];
-    for (int n = 0; n < g->nodes_count; n++) {
-        if (begins[n] < 0) continue;
-        int root = ct_alias_root(a, g->nodes[n].outputs[0], NULL);
-        if (p->options.no_overlap || (a->kept[root] && !adds_parts(g, &g->nodes[n]))) begins[n] = n;
-        if (begins[n] < a->first[root]) a->first[root] = begins[n];
-    }
-}
-
-// Moves whose messages begin before a node, as chains: heads by node, nexts by move.
-static void chain_begins(const int *begins, int nodes, int *heads, int *nexts) {
-    for (int n = 0; n <= nodes; n++) heads[n] = -1;
-    for (int n = nodes - 1; n >= 0; n--) {
-        if (begins[n] < 0) continue;
-        nexts[n] = heads[begins[n]];
-        heads[begins[n]] = n;
-    }
-}
-
-static ct_status add_instruction(planning *p, ct_plan_program *program, int n, ct_doing doing) {
-    ct_instruction *in = &program->instructions[program->instructions_count];
-    CT_TRY(choose_kernel(p, program->graph, n, in));
-    in->doing = doing;
-    program->instructions_count++;
-    return CT_OK;
-}
-
-static ct_status make_instructions(planning *p, int which) {
-    ct_plan_program *program = &p->plan->programs[which];
-    const ct_graph *g = program->graph;
-    const int *begins = p->begins[which];
-    int *heads = CT_ARENA_ARRAY(&p->plan->arena, int, g->nodes_count + 1), *nexts = CT_ARENA_ARRAY(&p->plan->arena, int, g->nodes_count + 1);
-    chain_begins(begins, g->nodes_count, heads, nexts);
-    program->instructions = CT_ARENA_ARRAY(&p->plan->arena, ct_instruction, 2 * g->nodes_count);
-    for (int n = 0; n < g->nodes_count; n++) {
-        for (int m = heads[n]; m >= 0; m = nexts[m]) CT_TRY(add_instruction(p, program, m, CT_DO_BEGIN));
-        if (g->nodes[n].op->flags & CT_OP_VIEW) continue;
-        CT_TRY(add_instruction(p, program, n, begins[n] < 0 ? CT_DO_RUN : CT_DO_END));
-        if (g->nodes[n].op->flags & CT_OP_MOVE) program->move_axes |= ct_move_axes(g, &g->nodes[n]);
-    }
-    return CT_OK;
-}
-
 static ct_bytes_kind kind_of_temporary(const ct_graph *g, int root) {
     const ct_node *node = &g->nodes[g->values[root].node];
     if ((node->op->flags & CT_OP_MOVE) && g->values[node->inputs[0]].node < 0) return CT_BYTES_COMMUNICATION; // weights as gathered
@@ -251,14 +96,14 @@ static void list_temporaries(planning *p, int which) {
         if (a->of[v].parent != v || program->value_buffer[v] < 0 || g->values[v].node < 0) continue; // a graph read from text may skip ids
         program->value_buffer[v] = program->buffers_count;
         program->buffers[program->buffers_count++] = (ct_buffer){
-            .bytes = round64(a->bytes[v]), .first = a->first[v], .last = a->last[v], .shared = program->move_axes != 0, .kind = kind_of_temporary(g, v)};
+            .bytes = planning_round(a->bytes[v]), .first = a->first[v], .last = a->last[v], .shared = program->move_axes != 0, .kind = kind_of_temporary(g, v)};
     }
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_instruction *in = &program->instructions[i];
-        if (in->scratch_bytes && in->doing != CT_DO_BEGIN) // which has its end's
+        if (in->scratch_bytes && in->is_last) // a node's instructions share theirs
             program->buffers[program->buffers_count++] =
-                (ct_buffer){.bytes = in->scratch_bytes, .first = in->doing == CT_DO_END ? p->begins[which][in->node] : in->node, .last = in->node, .shared = program->move_axes != 0,
-                            .kind = in->kernel ? CT_BYTES_OTHER : CT_BYTES_COMMUNICATION};
+                (ct_buffer){.bytes = in->scratch_bytes, .first = p->overlap[which].first[in->node], .last = p->overlap[which].last[in->node],
+                            .shared = program->move_axes != 0, .kind = in->kernel ? CT_BYTES_OTHER : CT_BYTES_COMMUNICATION};
     }
 }
 
@@ -302,16 +147,16 @@ static void resolve_offsets(planning *p, int which) {
         program->value_offset[v] = inner + (buffer < 0 ? plan->kept[-1 - buffer].offset : program->buffers[buffer].offset);
     }
     int scratch = program->buffers_count;
-    size_t *ends = CT_ARENA_ARRAY(&plan->arena, size_t, g->nodes_count + 1); // scratch of a move that has begun
+    size_t *scratches = CT_ARENA_ARRAY(&plan->arena, size_t, g->nodes_count + 1); // by node
     for (int i = program->instructions_count - 1; i >= 0; i--) {
         ct_instruction *in = &program->instructions[i];
         const ct_node *node = &g->nodes[in->node];
-        for (int k = 0; k < node->inputs_count; k++) in->in_offset[k] = program->value_offset[node->inputs[k]];
-        for (int k = 0; k < node->outputs_count; k++) in->out_offset[k] = program->value_offset[node->outputs[k]];
+        for (int k = 0; k < node->inputs_count; k++) in->in_offset[k] += program->value_offset[node->inputs[k]];
+        for (int k = 0; k < node->outputs_count; k++) in->out_offset[k] += program->value_offset[node->outputs[k]];
         for (int k = 0; k < node->inputs_count; k++) in->in_shared |= (unsigned)ct_plan_is_shared(plan, (ct_program)which, node->inputs[k]) << k;
         for (int k = 0; k < node->outputs_count; k++) in->out_shared |= (unsigned)ct_plan_is_shared(plan, (ct_program)which, node->outputs[k]) << k;
-        if (in->doing == CT_DO_BEGIN) in->scratch_offset = ends[in->node];
-        else if (in->scratch_bytes) ends[in->node] = in->scratch_offset = program->buffers[--scratch].offset;
+        if (in->scratch_bytes && in->is_last) scratches[in->node] = program->buffers[--scratch].offset;
+        in->scratch_offset = scratches[in->node];
     }
 }
 
@@ -368,7 +213,7 @@ static ct_status check_total(const ct_plan *plan, const ct_plan_program *program
 
 static ct_status plan_program(planning *p, int which) {
     ct_plan_program *program = &p->plan->programs[which];
-    CT_TRY(make_instructions(p, which));
+    CT_TRY(planning_instructions(p, which));
     list_temporaries(p, which);
     CT_TRY(check_total(p->plan, program));
     find_peak(p->plan, program);
@@ -401,9 +246,7 @@ static ct_status plan_all(planning *p) {
         program->value_offset = CT_ARENA_ARRAY(&plan->arena, size_t, program->graph->values_count + 1);
         program->value_buffer = CT_ARENA_ARRAY(&plan->arena, int, program->graph->values_count + 1);
         CT_TRY_AS(keep_inputs(p, w), "planning program %s", program_names[w]);
-        p->begins[w] = CT_ARENA_ARRAY(&plan->arena, int, program->graph->nodes_count + 1);
-        ct_find_begins(program->graph, p->options.near, p->begins[w]);
-        begin_lives(p, w);
+        planning_overlap(p, w);
     }
     place_kept(plan);
     for (int w = 0; w < CT_PROGRAMS; w++)
@@ -422,6 +265,7 @@ ct_status ct_plan_make(const ct_graph *const programs[CT_PROGRAMS], ct_plan_opti
 }
 
 void ct_plan_deinit(ct_plan *plan) {
+    for (int w = 0; w < CT_PROGRAMS; w++) free(plan->programs[w].instructions);
     ct_arena_deinit(&plan->arena);
     *plan = (ct_plan){0};
 }
@@ -442,10 +286,19 @@ size_t ct_plan_live_bytes(const ct_plan *plan) {
     return most;
 }
 
+ct_cost ct_instruction_cost(const ct_plan_program *p, int instruction) {
+    const ct_instruction *in = &p->instructions[instruction];
+    const ct_node *node = &p->graph->nodes[in->node];
+    ct_cost cost = ct_op_cost(p->graph, node);
+    if (!in->kernel) return in->is_last ? cost : (ct_cost){0};
+    if (in->doing != CT_DO_PART) return cost;
+    double share = (double)ct_tensor_elems(&in->call.out[0]) / (double)ct_type_elems(&p->graph->values[node->outputs[0]].type);
+    return (ct_cost){cost.flops * share, cost.bytes_read * share, cost.bytes_written * share};
+}
+
 double ct_plan_program_flops(const ct_plan *plan, ct_program program) {
     const ct_plan_program *p = &plan->programs[program];
     double flops = 0;
-    for (int i = 0; i < p->instructions_count; i++)
-        flops += ct_op_cost(p->graph, &p->graph->nodes[p->instructions[i].node]).flops;
+    for (int i = 0; i < p->instructions_count; i++) flops += ct_instruction_cost(p, i).flops;
     return flops;
 }

@@ -12,13 +12,14 @@ static const ct_node *node_of(const ct_plan *plan, const ct_span *span) {
     return &program->graph->nodes[program->instructions[span->instruction].node];
 }
 
+// Of a move in several instructions: all but the last are its beginning.
 static int is_begin(const ct_plan *plan, const ct_span *span) {
-    return plan->programs[span->program].instructions[span->instruction].doing == CT_DO_BEGIN;
+    const ct_instruction *in = &plan->programs[span->program].instructions[span->instruction];
+    return !in->kernel && !in->is_last;
 }
 
 static ct_cost cost_of(const ct_plan *plan, const ct_span *span) {
-    if (is_begin(plan, span)) return (ct_cost){0}; // its end's
-    return ct_op_cost(plan->programs[span->program].graph, node_of(plan, span));
+    return ct_instruction_cost(&plan->programs[span->program], span->instruction);
 }
 
 static void add_event(const ct_plan *plan, const ct_span *span, uint64_t start, ct_string *out) {

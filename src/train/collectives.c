@@ -30,9 +30,9 @@ static double *hidden_flops(const ct_plan_program *program) {
     double *begun = ct_calloc((size_t)nodes + 1, sizeof *begun), *hidden = ct_calloc((size_t)nodes + 1, sizeof *hidden), so_far = 0;
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_instruction *in = &program->instructions[i];
-        if (in->doing == CT_DO_BEGIN) begun[in->node] = so_far;
-        else if (in->doing == CT_DO_END) hidden[in->node] = so_far - begun[in->node];
-        else so_far += ct_op_cost(program->graph, &program->graph->nodes[in->node]).flops;
+        if (in->doing == CT_DO_BEGIN || in->doing == CT_DO_OPEN) begun[in->node] = so_far;
+        else if (in->doing == CT_DO_END || in->doing == CT_DO_CLOSE) hidden[in->node] = so_far - begun[in->node];
+        so_far += ct_instruction_cost(program, i).flops;
     }
     free(begun);
     return hidden;

@@ -17,7 +17,7 @@ static double phase_flops(const ct_plan_program *program, ct_phase phase) {
     double flops = 0;
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_node *node = &program->graph->nodes[program->instructions[i].node];
-        if (node->from.phase == phase) flops += ct_op_cost(program->graph, node).flops;
+        if (node->from.phase == phase) flops += ct_instruction_cost(program, i).flops;
     }
     return flops;
 }

@@ -188,7 +188,8 @@ ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const 
         .max_norm = config->training.max_norm,
         .optimizer = look_up,
         .context = table,
-        .plan = {.threads = config->training.threads > 0 ? (int)config->training.threads : ct_cores(), .no_overlap = !config->comm.overlap},
+        .plan = {.threads = config->training.threads > 0 ? (int)config->training.threads : ct_cores(), .no_overlap = !config->comm.overlap,
+                 .in_parts = config->parallelism.enable_async_tensor_parallel},
     };
     if (parallel) out->parallel = *parallel, out->rank = rank;
     const ct_config_parallelism *c = &config->parallelism;

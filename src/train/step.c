@@ -58,7 +58,7 @@ static ct_status place(const ct_model *model, const ct_step_options *o, int64_t 
 }
 
 static ct_status overlap(const ct_step_options *o, const ct_graph *from, ct_graph *to) {
-    return ct_place_overlap(from, o->plan.no_overlap ? (ct_near){0} : o->plan.near, to);
+    return ct_place_overlap(from, o->plan.no_overlap ? (ct_near){0} : o->plan.near, o->plan.in_parts, to);
 }
 
 static ct_status make_micro(const ct_model *model, const ct_step_options *o, ct_graph *g) {

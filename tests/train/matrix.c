@@ -17,9 +17,11 @@ typedef struct {
 int mesh_ranks(const mesh_cell *c) { return c->dp_replicate * c->dp_shard * c->cp * c->tp; }
 
 void mesh_print(const mesh_cell *c, char *text, size_t size) {
-    snprintf(text, size, "rep %d  shard %d  cp %d  tp %d%s%s%s%s%s%s%s%s", c->dp_replicate, c->dp_shard, c->cp, c->tp, c->no_sp ? "  no sp" : "",
+    char nodes[32] = "";
+    if (c->per_node) snprintf(nodes, sizeof nodes, "  nodes of %d", c->per_node);
+    snprintf(text, size, "rep %d  shard %d  cp %d  tp %d%s%s%s%s%s%s%s%s%s", c->dp_replicate, c->dp_shard, c->cp, c->tp, c->no_sp ? "  no sp" : "",
              c->no_loss_parallel ? "  no loss-parallel" : "", c->recompute ? "  ac " : "", c->recompute ? c->recompute : "",
-             c->rotate ? "  ring" : "", c->reshard ? "  reshard " : "", c->reshard ? c->reshard : "", c->async_tp ? "  async tp" : "");
+             c->rotate ? "  ring" : "", c->reshard ? "  reshard " : "", c->reshard ? c->reshard : "", c->async_tp ? "  async tp" : "", nodes);
 }
 
 static double flops_of(const ct_plan *plan, int64_t micro_batches) {
@@ -103,7 +105,7 @@ ct_status mesh_run(const mesh_cell *c, int64_t steps, mesh_result *out) {
     if (!status) {
         config->job.dump_folder = dump;
         job j = {config, out};
-        status = ct_comm_run_threads(mesh_ranks(c), NULL, run_rank, &j);
+        status = ct_comm_run_threads(mesh_ranks(c), &(ct_comm_options){.ranks_per_node = c->per_node}, run_rank, &j);
     }
     ct_arena_deinit(&arena);
     ct_status removed = ct_folder_remove(dump);

@@ -11,6 +11,7 @@ typedef struct {
     const char *dtype;     // training.mixed_precision_param
     int async_tp;
     int threads;           // a rank
+    int per_node;          // ranks of a node, which alone read one another; 0: all
     const char *const *more; // further overrides, NULL-terminated; NULL: none
 } mesh_cell;
 

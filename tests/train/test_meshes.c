@@ -105,6 +105,28 @@ static void bf16_keeps_what_it_can(void **state) {
     mesh_result_free(&exact);
 }
 
+// Where nodes end, and what is hidden behind what, changes no bit: messages begun early, sums ended late, products in parts, all in memory that
+// holds NaN until something is written to it.
+static void nodes_and_overlap_change_no_bit(void **state) {
+    (void)state;
+    static const char *const poison[] = {"--debug.poison", NULL}, *const late[] = {"--comm.no_overlap", NULL};
+    const mesh_cell meshes[] = {{MESH(1, 2, 1, 2)}, {MESH(1, 1, 2, 2), .rotate = "alltoall"}, {MESH(1, 1, 1, 3), .dtype = "bfloat16"},
+                                {MESH(2, 2, 1, 1), .recompute = "full"}, {MESH(1, 1, 1, 4), .no_sp = 1}, {MESH(1, 1, 2, 4), .recompute = "selective"}};
+    for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
+        mesh_cell c = meshes[i];
+        mesh_result near = run(c);
+        c.per_node = 1;
+        check(c, &near, 0, 1);
+        c.async_tp = c.tp > 1;
+        check(c, &near, 0, 1);
+        c.more = late;
+        check(c, &near, 0, 1);
+        c.per_node = 2, c.more = poison;
+        check(c, &near, 0, 1);
+        mesh_result_free(&near);
+    }
+}
+
 // Heads that a degree does not divide: one error that names the legal ones.
 static void heads_that_cannot_be_cut_are_an_error(void **state) {
     (void)state;
@@ -124,6 +146,7 @@ int main(void) {
         cmocka_unit_test(every_axis_gives_the_losses_of_one_rank),
         cmocka_unit_test(tied_weights_few_key_heads_and_late_sums_hold_as_well),
         cmocka_unit_test(bf16_keeps_what_it_can),
+        cmocka_unit_test(nodes_and_overlap_change_no_bit),
         cmocka_unit_test(heads_that_cannot_be_cut_are_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

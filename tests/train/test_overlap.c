@@ -76,17 +76,16 @@ static int is_sum(const ct_node *node) { return !strncmp(node->op->name, "reduce
 static int check_memory(const ct_plan_program *p) {
     int checked = 0;
     for (int i = 0; i < p->instructions_count; i++) {
-        if (p->instructions[i].doing != CT_DO_BEGIN) continue;
         const ct_instruction *in = &p->instructions[i];
-        int end = i + 1;
-        while (end < p->instructions_count && (p->instructions[end].node != in->node || p->instructions[end].doing != CT_DO_END)) end++;
-        assert_true(end < p->instructions_count);
+        if (in->doing != CT_DO_BEGIN && in->doing != CT_DO_OPEN) continue;
+        int end = i + 1, in_parts = 0;
+        while (p->instructions[end].node != in->node || !p->instructions[end].is_last) in_parts |= p->instructions[end++].node == in->node;
         int moved = ct_moved_operand(node_at(p, i));
         stretch scratch = {in->scratch_offset, in->scratch_offset + in->scratch_bytes, p->move_axes != 0};
         for (int k = i + 1; k < end; k++) {
-            if (p->instructions[k].doing == CT_DO_BEGIN) continue; // its own end is looked at
-            check_apart(p, k, operand(p, i, 0, moved), 1);
-            if (!is_sum(node_at(p, i))) check_apart(p, k, operand(p, i, 1, 0), 0);
+            if (!p->instructions[k].kernel) continue; // its own end is looked at
+            if (in->doing != CT_DO_OPEN) check_apart(p, k, operand(p, i, 0, moved), 1);
+            if (!is_sum(node_at(p, i))) check_apart(p, k, operand(p, i, 1, 0), in_parts); // what has come is read
             if (in->scratch_bytes) check_apart(p, k, scratch, 0);
             checked++;
         }
@@ -111,6 +110,33 @@ static void what_is_on_its_way_is_left_alone(void **state) {
             assert_true(checked > 100);
             unmake(&m);
         }
+}
+
+// Two ranks, one a node: a gather of activations and the products behind it take turns, and a sum's parts go as they are made.
+static void products_run_in_parts(void **state) {
+    (void)state;
+    made m;
+    make(&m, (char *[]){"--parallelism.tensor_parallel_degree", "2", "--parallelism.enable_async_tensor_parallel", NULL}, 2, 1, 0);
+    const ct_plan_program *p = micro_of(&m);
+    int counts[CT_DO_SEND + 1] = {0};
+    double parts = 0, wholes = 0;
+    for (int i = 0; i < p->instructions_count; i++) {
+        counts[p->instructions[i].doing]++;
+        if (strncmp(node_at(p, i)->op->name, "matmul", 6) || node_at(p, i)->from.layer < 0 || node_at(p, i)->from.phase != CT_FORWARD) continue;
+        *(p->instructions[i].doing == CT_DO_PART ? &parts : &wholes) += ct_instruction_cost(p, i).flops;
+    }
+    printf("gathers %d, their pieces %d, sums %d, their parts %d; forward FLOPs in parts %.4g, whole %.4g\n", counts[CT_DO_NEAR], counts[CT_DO_PIECE],
+           counts[CT_DO_OPEN], counts[CT_DO_SEND], parts, wholes);
+    // Forward: x before wq wk wv and before w1 w3 of 2 layers, h before the head; backward: dy before w2's and wo's dX of 2 layers.
+    assert_int_equal(counts[CT_DO_NEAR], 2 * 2 + 1 + 2 * 2);
+    assert_int_equal(counts[CT_DO_PIECE], counts[CT_DO_NEAR]); // of the one other rank
+    assert_int_equal(counts[CT_DO_OPEN], counts[CT_DO_SEND]);
+    assert_true(counts[CT_DO_OPEN] >= 2 * 2);
+    assert_true(wholes == 0);
+    // 4 sequences of 64 tokens on this rank's half of 48 × (48 + 48 + 48 + 48) + 3 × 48 × 128 weights, 2 layers, 2 FLOPs each
+    assert_true(parts == 2.0 * 2 * 4 * 64 * (4 * 48 * 48 + 3 * 48 * 128) / 2);
+    assert_true(check_memory(p) > 100);
+    unmake(&m);
 }
 
 static int layers_between(const ct_plan_program *p, int from, int end) {
@@ -176,7 +202,7 @@ static void near_ranks_and_the_key_leave_the_order_alone(void **state) {
 
 int main(void) {
     if (chdir(CT_SOURCE_DIR)) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_on_its_way_is_left_alone), cmocka_unit_test(what_can_be_hidden_is),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_on_its_way_is_left_alone), cmocka_unit_test(what_can_be_hidden_is), cmocka_unit_test(products_run_in_parts),
                                        cmocka_unit_test(near_ranks_and_the_key_leave_the_order_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #pragma once
 #include "graph/graph.h"
 #include "graph/local.h"
+#include "graph/op.h"
 #include "kernels/kernel.h"
 
 typedef enum {
@@ -43,15 +44,24 @@ typedef struct {
 } ct_buffer;
 
 // A move whose ranks lie on several nodes is begun as early as its operand allows, up to a layer ahead, and ended where its node stands.
+// Where asked for, readers of what is gathered run on one rank's part after the other, and who makes a sum sends each rank's part when it stands.
 typedef enum {
     CT_DO_RUN,
     CT_DO_BEGIN, // a move's messages start
     CT_DO_END,   // they have come, and the result is made
+    CT_DO_PART,  // a kernel on a part of its operands
+    CT_DO_NEAR,  // of a gather that has begun: the parts that lie on this node are put in place
+    CT_DO_PIECE, // the part of rank `peer` has come and is in place
+    CT_DO_CLOSE, // all has come and gone
+    CT_DO_OPEN,  // of a move that spreads sums: what comes may come; ends with CT_DO_END
+    CT_DO_SEND,  // the part of rank `peer` goes
 } ct_doing;
 
 typedef struct {
     int node;
     ct_doing doing;
+    int peer;    // of a piece that comes or goes
+    int is_last; // of its node's instructions
     const ct_kernel *kernel;       // NULL: a move between ranks, see graph/local.h
     ct_call call;                  // dims, dtypes and attributes; exec fills in the pointers
     size_t in_offset[CT_MAX_INPUTS], out_offset[CT_MAX_OUTPUTS];
@@ -62,7 +72,7 @@ typedef struct {
 typedef struct {
     const ct_graph *graph; // borrowed; NULL: the plan has no such program
     ct_instruction *instructions;
-    int instructions_count;
+    int instructions_count, instructions_capacity;
     ct_buffer *buffers; // temporaries of this program, scratch included
     int buffers_count;
     size_t *value_offset;  // by value id: its first byte in the space
@@ -93,6 +103,7 @@ typedef struct {
     const char *isa_limit; // NULL: what the machine has
     ct_near near;          // ranks whose memory this one can read
     int no_overlap;        // 1: moves begin where they end
+    int in_parts;          // 1: readers of gathered activations, and makers of sums, run on the part of one rank at a time (async tensor parallel)
 } ct_plan_options;
 
 // Plans the given programs (NULL entries: absent; placed ones as a rank runs them: graph/local.h), which must outlive the plan. Caller deinits.
@@ -111,6 +122,9 @@ size_t ct_plan_live_bytes(const ct_plan *plan);
 
 // What would be executed in one run of a program, by the ops' costs.
 double ct_plan_program_flops(const ct_plan *plan, ct_program program);
+
+// What one instruction costs: of a part, its share; of a move's, all of it at the last.
+ct_cost ct_instruction_cost(const ct_plan_program *program, int instruction);
 
 // ---- placing intervals (plan/place.c), exposed for its brute-force test ----
 // Gives every buffer an offset such that no two whose lives overlap share a byte; returns the extent. `live_bytes` is the largest sum
