@@ -10,10 +10,11 @@
 #include <string.h>
 
 static const char plan_help[] =
-    "usage: ctitan plan FILE.toml [--ranks N] [--ranks-per-node N] [--json] [--section.key value …]\n\n"
+    "usage: ctitan plan FILE.toml [--ranks N] [--ranks-per-node N] [--choices] [--json] [--section.key value …]\n\n"
     "Says what one step of this run will do, without touching the memory it needs: parameters, FLOPs, bytes by kind, the peak and the\n"
     "instruction at it. --ranks N: as the first of N ranks runs it (else of the fewest that the degrees of [parallelism] allow); none is\n"
-    "started. --json: for machines.\n";
+    "started. --ranks-per-node N: on nodes of N (else comm.ranks_per_node; 0: one node). --choices: all that placement chose, with prices,\n"
+    "not only the dearest. --json: for machines.\n";
 
 static const char graph_help[] =
     "usage: ctitan graph FILE.toml [--program prologue|micro|update|eval] [--ranks N] [--section.key value …]\n"
@@ -29,6 +30,7 @@ typedef struct {
     ct_model model;
     ct_step_options options;
     ct_step step;
+    ct_choices choices;
     int64_t micro_batches;
 } planned;
 
@@ -41,6 +43,7 @@ static ct_status load(planned *p, const char *path, int argc, char **argv) {
     CT_TRY(ct_setup_parallel(p->config, p->ranks ? p->ranks : ct_setup_least_ranks(p->config), &parallel));
     CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
     CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
+    p->options.parallel.choices = &p->choices;
     int together = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
     p->options.plan.near.count = p->options.plan.near.per_node = p->config->comm.shared_memory ? together : 1;
     return ct_step_make(&p->model, &p->options, &p->step);
@@ -49,6 +52,7 @@ static ct_status load(planned *p, const char *path, int argc, char **argv) {
 static int finish(planned *p, const char *command, ct_status status) {
     if (status) fprintf(stderr, "ctitan %s: %s\n", command, ct_error_text(status));
     ct_step_deinit(&p->step);
+    ct_choices_deinit(&p->choices);
     ct_arena_deinit(&p->arena);
     return status ? 1 : ct_finish_output(command);
 }
@@ -98,7 +102,7 @@ static double peak_of(const planned *p) {
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
     planned p = {0};
-    int json = take_flag(&argc, argv, "--json"), bad = take_cluster(&p, "plan", &argc, argv), own = ct_config_args_split(argc, argv);
+    int json = take_flag(&argc, argv, "--json"), choices = take_flag(&argc, argv, "--choices"), bad = take_cluster(&p, "plan", &argc, argv), own = ct_config_args_split(argc, argv);
     if (bad) return 2;
     if (ct_check_file_argument("plan", own, argv)) return 2;
     if (own != 2) return fputs(plan_help, stderr), 2;
@@ -110,6 +114,7 @@ int ct_cmd_plan(int argc, char **argv) {
         ct_explain_options options = {.micro_batches = p.micro_batches,
                                       .tokens_per_step = p.micro_batches * ct_mesh_data_ranks(&p.options.parallel.mesh) * p.options.batch *
                                                          p.options.seq_len,
+                                      .all_choices = choices,
                                       .peak_flops = json ? 0 : peak_of(&p)};
         (json ? ct_explain_json : ct_explain_print)(&p.model, &p.options, &p.step, options, &out);
         fputs(out.text, stdout);

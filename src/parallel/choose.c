@@ -5,6 +5,7 @@
 #include "placer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LETTERS = 32, NONE = -1, KEEP_SUM = -2 };
@@ -113,13 +114,14 @@ static double price(choice *c, int axis, int letter_index) {
     double n = c->p->p->mesh.axes[axis].size, total = 0;
     for (int i = 0; i < c->node->inputs_count; i++) {
         double bytes = (double)ct_type_bytes(type_at(c, i));
-        int cut = cut_letter(c, i, axis), wants = has_letter(c, &c->rule.in[i], type_at(c, i)->dims_count, letter_index);
+        int cut = is_unplaced(c->p, c->inputs[i]) ? -1 : cut_letter(c, i, axis);
+        int wants = has_letter(c, &c->rule.in[i], type_at(c, i)->dims_count, letter_index);
         if (cut >= 0 && cut != letter_index) total += wants ? bytes * (n - 1) / n / n : bytes * (n - 1) / n;
         if (is_partial(c, i, axis)) total += wants ? bytes * (n - 1) / n : 2 * bytes * (n - 1) / n;
     }
     for (int o = 0; o < c->node->outputs_count; o++) {
         const ct_type *type = &c->p->r.from->values[c->node->outputs[o]].type;
-        if (!has_letter(c, &c->rule.out[o], type->dims_count, letter_index)) total += (double)ct_type_bytes(type) * (n - 1) / n;
+        if (letter_index >= 0 && !has_letter(c, &c->rule.out[o], type->dims_count, letter_index)) total += (double)ct_type_bytes(type) * (n - 1) / n;
     }
     return total;
 }
@@ -184,12 +186,65 @@ static int by_sums(choice *c, int axis) {
     return NONE;
 }
 
-static int choose_letter(choice *c, int axis) {
+static int choose_letter(choice *c, int axis, const char **out_why) {
     int l;
+    *out_why = "the state";
     if (bound_by_state(c, axis, &l)) return l;
+    *out_why = "the weight";
     if (c->p->binding == CT_PLACE_BOUND && bound_by_weight(c, axis, &l)) return l;
+    *out_why = "an operand";
     l = by_operands(c, axis, c->p->binding == CT_PLACE_STATES || is_state_change(c));
-    return l != NONE ? l : by_sums(c, axis);
+    if (l != NONE) return l;
+    l = by_sums(c, axis);
+    *out_why = l != NONE ? "a sum" : "nothing cut";
+    return l;
+}
+
+// ---- telling ----
+
+// The cheapest index that the axis might have cut instead; -1: none.
+static int next_best(choice *c, int axis, int chosen, double *out_bytes) {
+    int best = -1, unbound = c->p->binding == CT_PLACE_STATES || is_state_change(c);
+    for (int l = 0; l < c->count; l++) {
+        if (l == chosen || !c->letters[l].in_inputs || may_cut(c, axis, l, 0, unbound) == CT_MAY_NOT) continue;
+        double bytes = price(c, axis, l);
+        if (best >= 0 && bytes >= *out_bytes) continue;
+        best = l;
+        *out_bytes = bytes;
+    }
+    return best;
+}
+
+// An index by its letter, or where "*" stands for any by the name of the dim.
+static void name_letter(const choice *c, int l, char out[8]) {
+    const char *name = c->letters[l].name;
+    int dim = name[0] == '*' ? name[1] - '0' : CT_MAX_DIMS;
+    for (int i = 0; i < c->node->inputs_count; i++)
+        if (type_at(c, i)->dims_count > dim) name = type_at(c, i)->dims[dim].name;
+    snprintf(out, 8, "%s", name);
+}
+
+static void tell(choice *c, int axis, int chosen, const char *why) {
+    ct_choices *all = c->p->p->choices;
+    ct_choice told = {.phase = c->node->from.phase, .axis = axis, .why = why, .cut = "", .other = "-"};
+    if (!all || c->p->p->mesh.axes[axis].size == 1) return;
+    told.bytes = chosen == KEEP_SUM ? 0 : price(c, axis, chosen); // NONE: no operand wants it, and all that are cut are gathered
+    int other = next_best(c, axis, chosen, &told.other_bytes);
+    if (told.bytes == 0 && (chosen < 0 || other < 0)) return; // nothing moves, nothing else was possible
+    if (chosen >= 0) name_letter(c, chosen, told.cut);
+    else if (chosen == KEEP_SUM) memcpy(told.cut, "sum", 4);
+    if (other >= 0) name_letter(c, other, told.other);
+    told.program = ct_arena_strdup(&all->arena, c->p->r.from->name);
+    told.module = ct_arena_strdup(&all->arena, c->node->from.module);
+    told.op = ct_arena_strdup(&all->arena, c->node->op->name);
+    CT_GROW(all->list, all->count, all->capacity);
+    all->list[all->count++] = told;
+}
+
+void ct_choices_deinit(ct_choices *choices) {
+    free(choices->list);
+    ct_arena_deinit(&choices->arena);
+    *choices = (ct_choices){0};
 }
 
 // The axes that cut a letter, in the order in which an operand has them already, else in the mesh's.
@@ -242,7 +297,9 @@ ct_status placer_choose(placer *p, const ct_node *node, const int *inputs, ct_la
         for (int i = c.rule.inputs; i < node->inputs_count && i < CT_MAX_INPUTS; i++) c.rule.in[i] = c.rule.in[0];
     list_letters(&c);
     for (int a = 0; a < p->p->mesh.axes_count; a++) {
-        c.axis_letter[a] = choose_letter(&c, a);
+        const char *why;
+        c.axis_letter[a] = choose_letter(&c, a, &why);
+        tell(&c, a, c.axis_letter[a], why);
         if (c.axis_letter[a] < 0) continue;
         letter *l = &c.letters[c.axis_letter[a]];
         l->chosen[l->chosen_count++] = (uint8_t)a;

@@ -108,7 +108,7 @@ void ct_collectives_json(const ct_step *step, const ct_step_options *options, in
 
 // ---- for people: layers together ----
 // "layers.7.attention.wq" → "layers.*.attention.wq".
-static void without_number(const char *module, char *out, size_t size) {
+void ct_module_without_number(const char *module, char *out, size_t size) {
     const char *rest = strncmp(module, "layers.", 7) ? NULL : strchr(module + 7, '.');
     if (rest) snprintf(out, size, "layers.*%s", rest);
     else snprintf(out, size, "%s", module);
@@ -145,7 +145,7 @@ void ct_collectives_print(const ct_step *step, const ct_step_options *options, i
     double total = 0;
     for (int i = 0; i < count; i++) {
         char module[96];
-        without_number(list[i].module, module, sizeof module);
+        ct_module_without_number(list[i].module, module, sizeof module);
         int k = 0;
         while (k < lines_count && !same_line(&lines[k], &list[i], module)) k++;
         if (k == lines_count) {

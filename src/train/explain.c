@@ -117,6 +117,7 @@ void ct_explain_print(const ct_model *model, const ct_step_options *so, const ct
     ct_string_add(out, "  kept from forward for backward: %s a micro-batch\n", text);
     print_programs(&step->plan, out);
     ct_collectives_print(step, so, o.micro_batches, out);
+    if (so->parallel.choices) ct_choices_print(so->parallel.choices, &so->parallel.mesh, o.all_choices, out);
 }
 
 static void json_stage(const ct_model *model, const ct_step *step, ct_string *out) {
@@ -152,5 +153,9 @@ void ct_explain_json(const ct_model *model, const ct_step_options *so, const ct_
         ct_string_add(out, "%s\"%s\": %d", a ? ", " : "", so->parallel.mesh.axes[a].name, so->parallel.mesh.axes[a].size);
     ct_string_add(out, "}, \"collectives\": ");
     ct_collectives_json(step, so, o.micro_batches, out);
+    if (so->parallel.choices && o.all_choices) {
+        ct_string_add(out, ", \"choices\": ");
+        ct_choices_json(so->parallel.choices, &so->parallel.mesh, out);
+    }
     ct_string_add(out, "}\n");
 }

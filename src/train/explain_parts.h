@@ -22,4 +22,8 @@ void ct_collectives_print(const ct_step *step, const ct_step_options *options, i
 void ct_collectives_json(const ct_step *step, const ct_step_options *options, int64_t micro_batches, ct_string *out);
 void ct_collective_axes(const ct_mesh *mesh, unsigned axes, const char *before, const char *between, const char *after, ct_string *out);
 
+void ct_choices_print(const ct_choices *choices, const ct_mesh *mesh, int all, ct_string *out);
+void ct_choices_json(const ct_choices *choices, const ct_mesh *mesh, ct_string *out);
+
+void ct_module_without_number(const char *module, char *out, size_t size); // "layers.7.attention.wq" → "layers.*.attention.wq"
 void ct_bytes_text(double bytes, char *out, size_t size); // "1.25 GB"

@@ -6,11 +6,29 @@
 #include "graph/graph.h"
 #include "graph/local.h"
 
+// What one axis cuts at one node, why, and what that moves: an index of its rule ("N"), a "sum" that is kept, or nothing ("").
+typedef struct {
+    const char *program, *module, *op; // in the arena of the choices
+    ct_phase phase;
+    int axis;
+    const char *why;  // "the state", "the weight", "an operand", "a sum", "nothing cut"
+    char cut[8], other[8]; // other: the cheapest index that the roles allow besides; "-": there is none
+    double bytes, other_bytes; // that a rank gets from others for it, were the axis alone
+} ct_choice;
+
+typedef struct {
+    ct_arena arena;
+    ct_choice *list;
+    int count, capacity;
+} ct_choices;
+void ct_choices_deinit(ct_choices *choices);
+
 typedef struct {
     ct_mesh mesh;          // axes named dp_replicate, dp_shard, cp, tp, in this order; of size 1: left out
     int sequence_parallel; // between its products, tp cuts the sequence
     int loss_parallel;     // the loss is computed from a cut vocabulary
     int reduce_once;       // weight gradients are added up by update, once a step, not after each micro-batch
+    ct_choices *choices;   // not NULL: placement adds what it chose where anything has to move or could have been cut otherwise
     int ring;              // keys and values go round over cp instead of being gathered
 } ct_parallel;
 

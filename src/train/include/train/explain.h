@@ -6,6 +6,7 @@
 typedef struct {
     int64_t micro_batches;   // of a step
     int64_t tokens_per_step; // of all ranks
+    int all_choices;         // of placement, not only the dearest
     double peak_flops;       // of the rank's team in the compute dtype, FLOP/s; 0: not known
 } ct_explain_options;
 
