@@ -18,7 +18,7 @@ static int by_value(const void *a, const void *b) { return (*(const double *)a >
 static ct_status meet(void *context, ct_comm *comm) {
     int ranks[64], n = ct_comm_size(comm);
     for (int r = 0; r < n; r++) ranks[r] = r;
-    ct_group group = {ranks, n, 1, "all"};
+    ct_group group = {ranks, n, 1, "all", 0};
     ct_comm_what what = {"fence", "bench", "micro", 0};
     static double times[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {

@@ -120,7 +120,7 @@ static ct_status all_gather(ct_comm *c, const void *mine, size_t bytes, void *ou
         memcpy(out, mine, bytes);
         return CT_OK;
     }
-    ct_group all = {&(int){0}, c->size, WORLD_SLOT, "all ranks"}; // ranks from 0 on
+    ct_group all = {&(int){0}, c->size, WORLD_SLOT, "all ranks", 0}; // ranks from 0 on
     ct_flight_record *record = begin(c, &all, &(ct_comm_what){what, "", "between", (int64_t)bytes});
     ct_status status = c->backend->all_gather(c, mine, bytes, out, what);
     if (record && !status) ct_flight_end(record);
@@ -176,7 +176,7 @@ static ct_status exchange_all(ct_comm *c, const ct_message *sends, int sends_cou
                               size_t bytes) {
     int *ranks = ct_malloc(sizeof *ranks * (size_t)c->size);
     for (int r = 0; r < c->size; r++) ranks[r] = r;
-    ct_group all = {ranks, c->size, WORLD_SLOT, "all ranks"};
+    ct_group all = {ranks, c->size, WORLD_SLOT, "all ranks", 0};
     ct_comm_what what = {kind, "", "between", (int64_t)bytes};
     ct_status status = ct_comm_exchange(c, &all, sends, sends_count, receives, receives_count, &what);
     free(ranks);

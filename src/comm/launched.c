@@ -93,7 +93,7 @@ static ct_status exchange(ct_comm *c, const ct_group *group, const ct_message *s
 
 static ct_status channel_make(ct_exchange *x, void **out) {
     launched *l = x->comm->context;
-    *out = l->mpi->channel_make(x->group.slot, (const ct_mpi_message *)x->sends, x->sends_count, (const ct_mpi_message *)x->receives, x->receives_count);
+    *out = l->mpi->channel_make(ct_tag_of(&x->group), (const ct_mpi_message *)x->sends, x->sends_count, (const ct_mpi_message *)x->receives, x->receives_count);
     CT_CHECK(*out, CT_IO, "MPI can't prepare the messages of %s (%s) of %s", x->what.kind, x->what.module, x->what.program);
     return CT_OK;
 }

@@ -10,12 +10,18 @@
 
 enum { HUGE_PAGE = 2 << 20, STACK_BYTES = 16 << 20 };
 
-// A message that goes again and again from one rank to another: the number-th that they made.
+// Messages of one tag from one rank to another, in the order in which they were sent.
+enum { UNDER_WAY = 64 }; // at most
 typedef struct link {
-    ct_arrival sent, taken;
-    const void *data;
-    size_t bytes;
-    int from, to, number;
+    ct_arrival sent;
+    struct {
+        ct_arrival taken;
+        const void *data;
+        size_t bytes;
+    } entries[UNDER_WAY];
+    uint32_t next_send;    // the sender's
+    uint32_t next_receive; // the receiver's
+    int from, to, tag;
     struct link *next;
 } link;
 
@@ -33,7 +39,6 @@ typedef struct {
     ct_comm comm;
     world *world;
     pthread_t thread;
-    int *sends_made, *receives_made; // links to and from each rank
     int code; // of its error, 0: none
     char text[1000];
 } thread_rank;
@@ -101,21 +106,21 @@ static ct_status exchange(ct_comm *c, const ct_group *group, const ct_message *s
 // ---- exchanges with work in between ----
 typedef struct {
     link **out, **in;
-    unsigned char *is_taken; // of this round's receives
-    uint32_t round;
+    uint32_t *sent, *awaited; // numbers of the present round's messages on their links
+    unsigned char *is_taken;  // of this round's receives
 } channel;
 
 // Whoever of the two comes first makes it.
-static link *link_between(world *w, int from, int to, int number) {
+static link *link_between(world *w, int from, int to, int tag) {
     pthread_mutex_lock(&w->lock);
     link *l = w->links;
-    while (l && (l->from != from || l->to != to || l->number != number)) l = l->next;
+    while (l && (l->from != from || l->to != to || l->tag != tag)) l = l->next;
     if (!l) {
         void *room;
         CT_ASSERT(!posix_memalign(&room, _Alignof(link), sizeof *l), "no memory");
         l = room;
         memset(l, 0, sizeof *l);
-        l->from = from, l->to = to, l->number = number, l->next = w->links;
+        l->from = from, l->to = to, l->tag = tag, l->next = w->links;
         w->links = l;
     }
     pthread_mutex_unlock(&w->lock);
@@ -123,21 +128,13 @@ static link *link_between(world *w, int from, int to, int number) {
 }
 
 static ct_status channel_make(ct_exchange *x, void **out) {
-    thread_rank *mine = (thread_rank *)x->comm; // its first member
+    world *w = x->comm->context;
     channel *ch = ct_calloc(1, sizeof *ch);
-    ch->out = ct_calloc((size_t)x->sends_count + 1, sizeof(link *));
-    ch->in = ct_calloc((size_t)x->receives_count + 1, sizeof(link *));
-    ch->is_taken = ct_calloc((size_t)x->receives_count + 1, 1);
-    for (int i = 0; i < x->sends_count; i++) {
-        int to = x->sends[i].rank;
-        ch->out[i] = link_between(mine->world, x->comm->rank, to, mine->sends_made[to]++);
-        ch->out[i]->data = x->sends[i].data;
-        ch->out[i]->bytes = x->sends[i].bytes;
-    }
-    for (int i = 0; i < x->receives_count; i++) {
-        int from = x->receives[i].rank;
-        ch->in[i] = link_between(mine->world, from, x->comm->rank, mine->receives_made[from]++);
-    }
+    size_t sends = (size_t)x->sends_count + 1, receives = (size_t)x->receives_count + 1;
+    *ch = (channel){ct_calloc(sends, sizeof(link *)), ct_calloc(receives, sizeof(link *)), ct_calloc(sends, sizeof(uint32_t)),
+                    ct_calloc(receives, sizeof(uint32_t)), ct_calloc(receives, 1)};
+    for (int i = 0; i < x->sends_count; i++) ch->out[i] = link_between(w, x->comm->rank, x->sends[i].rank, ct_tag_of(&x->group));
+    for (int i = 0; i < x->receives_count; i++) ch->in[i] = link_between(w, x->receives[i].rank, x->comm->rank, ct_tag_of(&x->group));
     *out = ch;
     return CT_OK;
 }
@@ -146,32 +143,47 @@ static void channel_destroy(ct_exchange *x) {
     channel *ch = x->channel;
     free(ch->out);
     free(ch->in);
+    free(ch->sent);
+    free(ch->awaited);
     free(ch->is_taken);
     free(ch);
 }
 
 static ct_status channel_receives(ct_exchange *x) {
     channel *ch = x->channel;
-    ch->round++;
+    for (int i = 0; i < x->receives_count; i++) ch->awaited[i] = ch->in[i]->next_receive++;
     memset(ch->is_taken, 0, (size_t)x->receives_count);
     return CT_OK;
 }
 
+static ct_status wait_until_taken(ct_exchange *x, link *l, uint32_t number) {
+    return ct_arrival_wait(x->comm, &l->entries[number % UNDER_WAY].taken, l->to, number / UNDER_WAY + 1, x->group.name, &x->what);
+}
+
 static ct_status channel_send(ct_exchange *x, int send) {
     channel *ch = x->channel;
-    for (int i = send < 0 ? 0 : send; i < (send < 0 ? x->sends_count : send + 1); i++) ct_arrival_raise(&ch->out[i]->sent);
+    for (int i = send < 0 ? 0 : send; i < (send < 0 ? x->sends_count : send + 1); i++) {
+        link *l = ch->out[i];
+        uint32_t number = ch->sent[i] = l->next_send++;
+        if (number >= UNDER_WAY) CT_TRY(wait_until_taken(x, l, number - UNDER_WAY));
+        l->entries[number % UNDER_WAY].data = x->sends[i].data;
+        l->entries[number % UNDER_WAY].bytes = x->sends[i].bytes;
+        ct_arrival_raise(&l->sent);
+    }
     return CT_OK;
 }
 
 static ct_status take(ct_exchange *x, int i) {
     channel *ch = x->channel;
     const ct_message *m = &x->receives[i];
+    link *l = ch->in[i];
+    uint32_t number = ch->awaited[i];
     if (ch->is_taken[i]) return CT_OK;
-    CT_TRY(ct_arrival_wait(x->comm, &ch->in[i]->sent, m->rank, ch->round, x->group.name, &x->what));
-    CT_ASSERT(ch->in[i]->bytes == m->bytes, "rank %d sends rank %d another message", m->rank, x->comm->rank);
-    if (m->bytes) memcpy(m->data, ch->in[i]->data, m->bytes);
+    CT_TRY(ct_arrival_wait(x->comm, &l->sent, m->rank, number + 1, x->group.name, &x->what));
+    CT_ASSERT(l->entries[number % UNDER_WAY].bytes == m->bytes, "rank %d sends rank %d another message", m->rank, x->comm->rank);
+    if (m->bytes) memcpy(m->data, l->entries[number % UNDER_WAY].data, m->bytes);
     ch->is_taken[i] = 1;
-    ct_arrival_raise(&ch->in[i]->taken);
+    ct_arrival_raise(&l->entries[number % UNDER_WAY].taken);
     return CT_OK;
 }
 
@@ -179,8 +191,7 @@ static ct_status channel_wait(ct_exchange *x, int receive) {
     channel *ch = x->channel;
     if (receive >= 0) return take(x, receive);
     for (int i = 0; i < x->receives_count; i++) CT_TRY(take(x, i));
-    for (int i = 0; i < x->sends_count; i++)
-        CT_TRY(ct_arrival_wait(x->comm, &ch->out[i]->taken, x->sends[i].rank, ch->round, x->group.name, &x->what));
+    for (int i = 0; i < x->sends_count; i++) CT_TRY(wait_until_taken(x, ch->out[i], ch->sent[i]));
     return CT_OK;
 }
 
@@ -256,8 +267,6 @@ ct_status ct_comm_run_threads(int ranks, const ct_comm_options *options, ct_rank
     for (int r = 0; r < ranks; r++) {
         int first = r / per_node * per_node;
         all[r].world = &w;
-        all[r].sends_made = ct_calloc((size_t)ranks, sizeof(int));
-        all[r].receives_made = ct_calloc((size_t)ranks, sizeof(int));
         all[r].comm = (ct_comm){.backend = &threads_backend, .options = o, .rank = r, .size = ranks, .near_first = first,
                                 .near_count = first + per_node <= ranks ? per_node : ranks - first, .per_node = per_node,
                                 .machine_count = ranks, .may_spin = ranks <= ct_cores(), .control = control, .context = &w};
@@ -273,7 +282,6 @@ ct_status ct_comm_run_threads(int ranks, const ct_comm_options *options, ct_rank
         free(w.links);
         w.links = next;
     }
-    for (int r = 0; r < ranks; r++) free(all[r].sends_made), free(all[r].receives_made);
     free(all);
     free(control);
     return status;

@@ -59,6 +59,8 @@ typedef struct {
     double silent_s, looked_s; // time that this rank has watched without a new beat; when it last looked
 } ct_watch;
 
+static inline int ct_tag_of(const ct_group *group) { return group->tag ? group->tag : group->slot; }
+
 struct ct_exchange {
     ct_comm *comm;
     ct_group group;

@@ -10,7 +10,7 @@ const ct_comm_what what = {"test", "layers.0", "micro", 8};
 
 ct_group everyone(ct_comm *comm, int *ranks) {
     for (int r = 0; r < ct_comm_size(comm); r++) ranks[r] = r;
-    return (ct_group){ranks, ct_comm_size(comm), 1, "all"};
+    return (ct_group){ranks, ct_comm_size(comm), 1, "all", 0};
 }
 
 // Each writes its number, meets the others, reads theirs, meets again: a thousand times.

@@ -78,6 +78,7 @@ typedef struct {
     const int *ranks; // ascending, this one among them
     int count, slot;
     const char *name; // for messages: "dp_shard", borrowed
+    int tag;          // of exchanges (from CT_MAX_GROUPS + 1 to 30000): those of different tags don't meet; 0: the slot
 } ct_group;
 
 // What an operation is called in the recorder and in errors: borrowed strings and plain numbers.
@@ -103,7 +104,7 @@ ct_status ct_comm_exchange(ct_comm *comm, const ct_group *group, const ct_messag
                            int receives_count, const ct_comm_what *what);
 
 // An exchange that goes again and again between the same memory: made once, then begun and ended as often as one likes, with nothing allocated and
-// with work in between. Two ranks that are in several exchanges make theirs, and begin theirs, in the same order.
+// with work in between. Between two ranks the messages of a tag meet in the order in which they are sent and their receives are opened.
 typedef struct ct_exchange ct_exchange;
 
 // `group` and `what` are copied, their strings borrowed; the messages must stay where they are, as in ct_comm_exchange. Each rank and message has
