@@ -1,0 +1,184 @@
+// What running a schedule takes: sends and receives, the proof that it ends, slots for what lives from a forward to its weight gradients.
+#include "schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- sends and receives ----
+static void append(ct_actions *to, ct_act act, int stage, int micro) {
+    CT_GROW(to->list, to->count, to->capacity);
+    to->list[to->count++] = (ct_action){act, stage, micro};
+}
+
+static int is_backward(ct_act act) { return act == CT_ACT_I || act == CT_ACT_B; }
+static int ends_micro(ct_act act) { return act == CT_ACT_W || act == CT_ACT_B; }
+
+// The receive that an action waits for; 0: none.
+static int receive_of(const ct_schedule *s, ct_action a, ct_action *out) {
+    int from = a.act == CT_ACT_F ? a.stage - 1 : a.stage + 1;
+    if ((a.act != CT_ACT_F && !is_backward(a.act)) || from < 0 || from >= s->stages || s->rank_of[from] == s->rank_of[a.stage]) return 0;
+    *out = (ct_action){a.act == CT_ACT_F ? CT_ACT_RECV_F : CT_ACT_RECV_B, a.stage, a.micro};
+    return 1;
+}
+
+static int send_of(const ct_schedule *s, ct_action a, ct_action *out) {
+    int to = a.act == CT_ACT_F ? a.stage + 1 : a.stage - 1;
+    if ((a.act != CT_ACT_F && !is_backward(a.act)) || to < 0 || to >= s->stages || s->rank_of[to] == s->rank_of[a.stage]) return 0;
+    *out = (ct_action){a.act == CT_ACT_F ? CT_ACT_SEND_F : CT_ACT_SEND_B, a.stage, a.micro};
+    return 1;
+}
+
+static void lower_rank(const ct_schedule *s, const ct_actions *from, ct_actions *to) {
+    int opened = 0; // actions whose receive stands already
+    for (int i = 0; i < from->count; i++) {
+        ct_action a = from->list[i], message;
+        for (; opened <= i + 1 && opened < from->count; opened++) {
+            // A forward's receive takes the slot that an action ahead of it gives back.
+            if (opened == i + 1 && from->list[opened].act == CT_ACT_F && ends_micro(a.act)) break;
+            if (receive_of(s, from->list[opened], &message)) append(to, message.act, message.stage, message.micro);
+        }
+        append(to, a.act, a.stage, a.micro);
+        if (send_of(s, a, &message)) append(to, message.act, message.stage, message.micro);
+    }
+}
+
+ct_status ct_schedule_lower(const ct_schedule *s, ct_schedule *out) {
+    *out = *s;
+    out->rank_of = ct_malloc(sizeof(int) * (size_t)s->stages);
+    memcpy(out->rank_of, s->rank_of, sizeof(int) * (size_t)s->stages);
+    out->of = ct_calloc((size_t)s->ranks, sizeof *out->of);
+    for (int r = 0; r < s->ranks; r++) lower_rank(s, &s->of[r], &out->of[r]);
+    return CT_OK;
+}
+
+// ---- does it end? ----
+typedef struct {
+    const ct_schedule *s;
+    unsigned char *done; // by act, stage, micro
+    int *at;             // by rank: the next action
+} proof;
+
+static unsigned char *done_at(const proof *p, ct_act act, int stage, int micro) {
+    return &p->done[((size_t)act * (size_t)p->s->stages + (size_t)stage) * (size_t)p->s->micros + (size_t)micro];
+}
+
+static int backward_done(const proof *p, int stage, int micro) { return *done_at(p, CT_ACT_I, stage, micro) || *done_at(p, CT_ACT_B, stage, micro); }
+
+// What an action still waits for, as an action; 0: nothing.
+static int waits_for(const proof *p, ct_action a, ct_action *out) {
+    const ct_schedule *s = p->s;
+    int last = s->stages - 1;
+#define WAIT(act_, stage_)                                                                                             \
+    do {                                                                                                               \
+        *out = (ct_action){(act_), (stage_), a.micro};                                                                 \
+        return 1;                                                                                                      \
+    } while (0)
+    switch (a.act) {
+    case CT_ACT_F:
+        if (a.stage > 0 && !*done_at(p, CT_ACT_F, a.stage - 1, a.micro)) WAIT(CT_ACT_F, a.stage - 1);
+        return 0;
+    case CT_ACT_I:
+    case CT_ACT_B:
+        if (!*done_at(p, CT_ACT_F, a.stage, a.micro)) WAIT(CT_ACT_F, a.stage);
+        if (a.stage < last && !backward_done(p, a.stage + 1, a.micro)) WAIT(CT_ACT_I, a.stage + 1);
+        return 0;
+    case CT_ACT_W:
+        if (!*done_at(p, CT_ACT_I, a.stage, a.micro)) WAIT(CT_ACT_I, a.stage);
+        return 0;
+    case CT_ACT_SEND_F:
+        if (!*done_at(p, CT_ACT_F, a.stage, a.micro)) WAIT(CT_ACT_F, a.stage);
+        return 0;
+    case CT_ACT_SEND_B:
+        if (!backward_done(p, a.stage, a.micro)) WAIT(CT_ACT_I, a.stage);
+        return 0;
+    default: return 0; // a receive is opened and waits for nothing
+    }
+#undef WAIT
+}
+
+static ct_status check_action(const ct_schedule *s, int rank, int i) {
+    ct_action a = s->of[rank].list[i];
+    char text[48];
+    ct_action_print(a, text, sizeof text);
+    CT_CHECK(a.stage >= 0 && a.stage < s->stages, CT_INVALID, "rank %d, action %d, %s: there are stages 0 to %d", rank, i, text, s->stages - 1);
+    CT_CHECK(a.micro >= 0 && a.micro < s->micros, CT_INVALID, "rank %d, action %d, %s: there are micro-batches 0 to %d", rank, i, text, s->micros - 1);
+    CT_CHECK(s->rank_of[a.stage] == rank, CT_INVALID, "rank %d, action %d, %s: that stage is rank %d's", rank, i, text, s->rank_of[a.stage]);
+    return CT_OK;
+}
+
+static ct_status run_some(proof *p, int rank, int *out_ran) {
+    const ct_actions *list = &p->s->of[rank];
+    for (; p->at[rank] < list->count; p->at[rank]++, *out_ran = 1) {
+        ct_action a = list->list[p->at[rank]], other;
+        if (waits_for(p, a, &other)) return CT_OK;
+        unsigned char *done = done_at(p, a.act, a.stage, a.micro);
+        char text[48];
+        ct_action_print(a, text, sizeof text);
+        CT_CHECK(!*done, CT_INVALID, "rank %d, action %d, %s: it was done before", rank, p->at[rank], text);
+        CT_CHECK(a.act != CT_ACT_B || !backward_done(p, a.stage, a.micro), CT_INVALID, "rank %d, action %d, %s: its input gradient was done before", rank,
+                 p->at[rank], text);
+        CT_CHECK(a.act != CT_ACT_I || !backward_done(p, a.stage, a.micro), CT_INVALID, "rank %d, action %d, %s: it was done before", rank, p->at[rank], text);
+        *done = 1;
+    }
+    return CT_OK;
+}
+
+static ct_status check_complete(const proof *p) {
+    for (int k = 0; k < p->s->stages; k++)
+        for (int m = 0; m < p->s->micros; m++) {
+            CT_CHECK(*done_at(p, CT_ACT_F, k, m), CT_INVALID, "%dF%d is missing", k, m);
+            CT_CHECK(backward_done(p, k, m), CT_INVALID, "%dB%d (or %dI%d) is missing", k, m, k, m);
+            CT_CHECK(*done_at(p, CT_ACT_B, k, m) || *done_at(p, CT_ACT_W, k, m), CT_INVALID, "%dW%d is missing", k, m);
+        }
+    return CT_OK;
+}
+
+static ct_status prove(proof *p) {
+    const ct_schedule *s = p->s;
+    for (int r = 0; r < s->ranks; r++)
+        for (int i = 0; i < s->of[r].count; i++) CT_TRY(check_action(s, r, i));
+    for (int ran = 1; ran;) {
+        ran = 0;
+        for (int r = 0; r < s->ranks; r++) CT_TRY(run_some(p, r, &ran));
+    }
+    for (int r = 0; r < s->ranks; r++) {
+        if (p->at[r] == s->of[r].count) continue;
+        ct_action a = s->of[r].list[p->at[r]], other;
+        char text[48], wanted[48];
+        CT_ASSERT(waits_for(p, a, &other), "nothing stops rank %d", r);
+        ct_action_print(a, text, sizeof text);
+        ct_action_print(other, wanted, sizeof wanted);
+        CT_FAIL(CT_INVALID, "rank %d, action %d, %s: waits for ever for %s of rank %d", r, p->at[r], text, wanted, s->rank_of[other.stage]);
+    }
+    return check_complete(p);
+}
+
+ct_status ct_schedule_verify(const ct_schedule *s) {
+    proof p = {s, ct_calloc((size_t)CT_ACT_KINDS * (size_t)s->stages * (size_t)s->micros + 1, 1), ct_calloc((size_t)s->ranks + 1, sizeof(int))};
+    ct_status status = prove(&p);
+    free(p.done);
+    free(p.at);
+    return status;
+}
+
+// ---- slots ----
+int ct_schedule_slots(const ct_schedule *s, int stage, int *out) {
+    const ct_actions *list = &s->of[s->rank_of[stage]];
+    unsigned char *taken = ct_calloc((size_t)s->micros + 1, 1);
+    int most = 0;
+    for (int m = 0; m < s->micros; m++) out[m] = -1;
+    for (int i = 0; i < list->count; i++) {
+        ct_action a = list->list[i];
+        if (a.stage != stage) continue;
+        if ((a.act == CT_ACT_F || a.act == CT_ACT_RECV_F) && out[a.micro] < 0) {
+            int k = 0;
+            while (taken[k]) k++;
+            taken[k] = 1;
+            out[a.micro] = k;
+            if (k + 1 > most) most = k + 1;
+        }
+        if (ends_micro(a.act)) taken[out[a.micro]] = 0;
+    }
+    free(taken);
+    return most;
+}
