@@ -10,14 +10,15 @@
 
 enum { HUGE_PAGE = 2 << 20, STACK_BYTES = 16 << 20 };
 
-// Messages of one tag from one rank to another, in the order in which they were sent.
-enum { UNDER_WAY = 64 }; // at most
+// Messages of one tag from one rank to another, in the order in which they were sent. Whoever of the two comes second to a message copies it.
+enum { UNDER_WAY = 64, SENT = 1, OPENED = 2 }; // at most so many
 typedef struct link {
-    ct_arrival sent;
     struct {
         ct_arrival taken;
+        _Atomic int state;
         const void *data;
-        size_t bytes;
+        void *to;
+        size_t bytes, to_bytes;
     } entries[UNDER_WAY];
     uint32_t next_send;    // the sender's
     uint32_t next_receive; // the receiver's
@@ -106,8 +107,7 @@ static ct_status exchange(ct_comm *c, const ct_group *group, const ct_message *s
 // ---- exchanges with work in between ----
 typedef struct {
     link **out, **in;
-    uint32_t *sent, *awaited; // numbers of the present round's messages on their links
-    unsigned char *is_taken;  // of this round's receives
+    uint32_t *sent, *opened; // numbers of the present round's messages on their links
 } channel;
 
 // Whoever of the two comes first makes it.
@@ -132,7 +132,7 @@ static ct_status channel_make(ct_exchange *x, void **out) {
     channel *ch = ct_calloc(1, sizeof *ch);
     size_t sends = (size_t)x->sends_count + 1, receives = (size_t)x->receives_count + 1;
     *ch = (channel){ct_calloc(sends, sizeof(link *)), ct_calloc(receives, sizeof(link *)), ct_calloc(sends, sizeof(uint32_t)),
-                    ct_calloc(receives, sizeof(uint32_t)), ct_calloc(receives, 1)};
+                    ct_calloc(receives, sizeof(uint32_t))};
     for (int i = 0; i < x->sends_count; i++) ch->out[i] = link_between(w, x->comm->rank, x->sends[i].rank, ct_tag_of(&x->group));
     for (int i = 0; i < x->receives_count; i++) ch->in[i] = link_between(w, x->receives[i].rank, x->comm->rank, ct_tag_of(&x->group));
     *out = ch;
@@ -144,20 +144,34 @@ static void channel_destroy(ct_exchange *x) {
     free(ch->out);
     free(ch->in);
     free(ch->sent);
-    free(ch->awaited);
-    free(ch->is_taken);
+    free(ch->opened);
     free(ch);
+}
+
+static ct_status wait_until_taken(ct_exchange *x, link *l, uint32_t number, int peer) {
+    return ct_arrival_wait(x->comm, &l->entries[number % UNDER_WAY].taken, peer, number / UNDER_WAY + 1, x->group.name, &x->what);
+}
+
+static void meet_at(link *l, uint32_t number, int state) {
+    int e = (int)(number % UNDER_WAY);
+    if (!atomic_exchange(&l->entries[e].state, state)) return; // the other one will
+    CT_ASSERT(l->entries[e].bytes == l->entries[e].to_bytes, "rank %d sends rank %d another message", l->from, l->to);
+    if (l->entries[e].bytes) memcpy(l->entries[e].to, l->entries[e].data, l->entries[e].bytes);
+    atomic_store(&l->entries[e].state, 0);
+    ct_arrival_raise(&l->entries[e].taken);
 }
 
 static ct_status channel_receives(ct_exchange *x) {
     channel *ch = x->channel;
-    for (int i = 0; i < x->receives_count; i++) ch->awaited[i] = ch->in[i]->next_receive++;
-    memset(ch->is_taken, 0, (size_t)x->receives_count);
+    for (int i = 0; i < x->receives_count; i++) {
+        link *l = ch->in[i];
+        uint32_t number = ch->opened[i] = l->next_receive++;
+        if (number >= UNDER_WAY) CT_TRY(wait_until_taken(x, l, number - UNDER_WAY, l->from));
+        l->entries[number % UNDER_WAY].to = x->receives[i].data;
+        l->entries[number % UNDER_WAY].to_bytes = x->receives[i].bytes;
+        meet_at(l, number, OPENED);
+    }
     return CT_OK;
-}
-
-static ct_status wait_until_taken(ct_exchange *x, link *l, uint32_t number) {
-    return ct_arrival_wait(x->comm, &l->entries[number % UNDER_WAY].taken, l->to, number / UNDER_WAY + 1, x->group.name, &x->what);
 }
 
 static ct_status channel_send(ct_exchange *x, int send) {
@@ -165,33 +179,19 @@ static ct_status channel_send(ct_exchange *x, int send) {
     for (int i = send < 0 ? 0 : send; i < (send < 0 ? x->sends_count : send + 1); i++) {
         link *l = ch->out[i];
         uint32_t number = ch->sent[i] = l->next_send++;
-        if (number >= UNDER_WAY) CT_TRY(wait_until_taken(x, l, number - UNDER_WAY));
+        if (number >= UNDER_WAY) CT_TRY(wait_until_taken(x, l, number - UNDER_WAY, l->to));
         l->entries[number % UNDER_WAY].data = x->sends[i].data;
         l->entries[number % UNDER_WAY].bytes = x->sends[i].bytes;
-        ct_arrival_raise(&l->sent);
+        meet_at(l, number, SENT);
     }
-    return CT_OK;
-}
-
-static ct_status take(ct_exchange *x, int i) {
-    channel *ch = x->channel;
-    const ct_message *m = &x->receives[i];
-    link *l = ch->in[i];
-    uint32_t number = ch->awaited[i];
-    if (ch->is_taken[i]) return CT_OK;
-    CT_TRY(ct_arrival_wait(x->comm, &l->sent, m->rank, number + 1, x->group.name, &x->what));
-    CT_ASSERT(l->entries[number % UNDER_WAY].bytes == m->bytes, "rank %d sends rank %d another message", m->rank, x->comm->rank);
-    if (m->bytes) memcpy(m->data, l->entries[number % UNDER_WAY].data, m->bytes);
-    ch->is_taken[i] = 1;
-    ct_arrival_raise(&l->entries[number % UNDER_WAY].taken);
     return CT_OK;
 }
 
 static ct_status channel_wait(ct_exchange *x, int receive) {
     channel *ch = x->channel;
-    if (receive >= 0) return take(x, receive);
-    for (int i = 0; i < x->receives_count; i++) CT_TRY(take(x, i));
-    for (int i = 0; i < x->sends_count; i++) CT_TRY(wait_until_taken(x, ch->out[i], ch->sent[i]));
+    if (receive >= 0) return wait_until_taken(x, ch->in[receive], ch->opened[receive], ch->in[receive]->from);
+    for (int i = 0; i < x->receives_count; i++) CT_TRY(wait_until_taken(x, ch->in[i], ch->opened[i], ch->in[i]->from));
+    for (int i = 0; i < x->sends_count; i++) CT_TRY(wait_until_taken(x, ch->out[i], ch->sent[i], ch->out[i]->to));
     return CT_OK;
 }
 

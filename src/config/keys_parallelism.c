@@ -55,7 +55,7 @@ static const config_key keys[] = {
      .default_text = "true", .use = USE_GATED, .why = with_tp, .source = FROM_TITAN_MAIN,
      .help = "Cut the sequence between tensor-parallel layers."},
     {"parallelism", "pipeline_parallel_degree", KEY_INT, .offset = AT(pipeline_parallel_degree), .default_text = "1",
-     .range = &config_at_least_1, .unit = "ranks", .numbers = true, .built = "1",
+     .range = &config_at_least_1, .unit = "ranks", .numbers = true,
      .help = "Ranks that each hold a part of the layers."},
     {"parallelism", "module_fqns_per_model_part", KEY_STRING_LISTS, .offset = AT(module_fqns_per_model_part),
      .default_text = "[]", .use = USE_GATED, .why = with_pp,

@@ -43,8 +43,9 @@ struct ct_exec {
     size_t mapping_bytes, space_bytes;
     unsigned char *shared;    // this rank's part of the node's segment
     size_t shared_stride;     // from one rank's part to the next
-    ct_call *calls[CT_PROGRAMS];
-    ct_move **moves[CT_PROGRAMS]; // by node; NULL where it is none
+    int slots[CT_PROGRAMS]; // the most that any operand of a program has
+    ct_call *calls[CT_PROGRAMS];  // by slot and instruction
+    ct_move **moves[CT_PROGRAMS]; // by slot and node; NULL where it is none
     ct_move_meeting meetings[CT_PROGRAMS];
     program_deaths deaths[CT_PROGRAMS];
     ct_recording *recording;
@@ -105,9 +106,11 @@ static ct_status reserve(ct_exec *exec) {
 
 static ct_status share(ct_exec *exec) {
     ct_comm *comm = exec->options.comm;
-    if (!exec->plan->shared_bytes) return CT_OK;
-    CT_CHECK(comm, CT_INVALID, "a plan that moves data between ranks needs to be told how they speak");
-    exec->shared_stride = (exec->plan->shared_bytes + (size_t)HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    CT_CHECK(comm || !exec->plan->shared_bytes, CT_INVALID, "a plan that moves data between ranks needs to be told how they speak");
+    int64_t most = (int64_t)exec->plan->shared_bytes; // of all ranks: those of another pipeline stage have other programs
+    if (comm && ct_comm_size(comm) > 1) CT_TRY(ct_comm_max_i64(comm, &most, 1));
+    if (!most) return CT_OK;
+    exec->shared_stride = ((size_t)most + (size_t)HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
     void *base;
     CT_TRY(ct_comm_share(comm, exec->shared_stride * (size_t)ct_comm_near_count(comm), &base));
     exec->shared = (unsigned char *)base + exec->shared_stride * (size_t)ct_comm_near_index(comm);
@@ -131,39 +134,75 @@ static void touch_part(void *context, int thread, int threads) {
 
 static unsigned char *space_of(const ct_exec *exec, int shared) { return shared ? exec->shared : exec->space; }
 
+// How far behind slot 0 a value lies in another slot.
+static size_t slot_bytes(const ct_exec *exec, int which, int value, int slot) {
+    int buffer = exec->plan->programs[which].value_buffer[value];
+    return buffer < 0 && exec->plan->kept[-1 - buffer].slots > 1 ? exec->plan->kept[-1 - buffer].bytes * (size_t)slot : 0;
+}
+
+static ct_call *calls_of(const ct_exec *exec, int which, int slot) {
+    return exec->calls[which] + (size_t)slot * (size_t)exec->plan->programs[which].instructions_count;
+}
+
+static ct_move **moves_of(const ct_exec *exec, int which, int slot) {
+    return exec->moves[which] + (size_t)slot * (size_t)exec->plan->programs[which].graph->nodes_count;
+}
+
 static ct_status resolve_moves(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
-    exec->moves[which] = ct_calloc((size_t)program->graph->nodes_count + 1, sizeof(ct_move *));
-    for (int i = 0; i < program->instructions_count; i++) { // those with a beginning in its order
-        const ct_instruction *in = &program->instructions[i];
-        if (!in->kernel && !exec->moves[which][in->node])
-            CT_TRY(ct_move_create(exec->options.comm, program, in, &exec->calls[which][i], shared_space, exec, &exec->moves[which][in->node]));
-    }
+    exec->moves[which] = ct_calloc((size_t)program->graph->nodes_count * (size_t)exec->slots[which] + 1, sizeof(ct_move *));
+    for (int slot = 0; slot < exec->slots[which]; slot++)
+        for (int i = 0; i < program->instructions_count; i++) {
+            ct_instruction in = program->instructions[i];
+            ct_move **move = &moves_of(exec, which, slot)[in.node];
+            if (in.kernel || *move) continue;
+            int moved = ct_moved_operand(&program->graph->nodes[in.node]);
+            in.in_offset[moved] += slot_bytes(exec, which, program->graph->nodes[in.node].inputs[moved], slot); // where peers have it
+            CT_TRY(ct_move_create(exec->options.comm, program, &in, &calls_of(exec, which, slot)[i], shared_space, exec, move));
+        }
     if (program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
     return CT_OK;
 }
 
-static void resolve_program(ct_exec *exec, int which) {
+static int slots_of(const ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
-    exec->calls[which] = ct_malloc(sizeof(ct_call) * (size_t)(program->instructions_count + 1));
+    int most = 1;
+    for (int v = 0; v < program->graph->values_count; v++) {
+        int buffer = program->graph->values[v].node == -2 ? 0 : program->value_buffer[v];
+        if (buffer < 0 && exec->plan->kept[-1 - buffer].slots > most) most = exec->plan->kept[-1 - buffer].slots;
+    }
+    return most;
+}
+
+static void resolve_slot(ct_exec *exec, int which, int slot) {
+    const ct_plan_program *program = &exec->plan->programs[which];
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_instruction *in = &program->instructions[i];
-        ct_call *call = &exec->calls[which][i];
+        const ct_node *node = &program->graph->nodes[in->node];
+        ct_call *call = &calls_of(exec, which, slot)[i];
         *call = in->call;
-        for (int k = 0; k < call->inputs; k++) call->in[k].data = space_of(exec, in->in_shared >> k & 1) + in->in_offset[k];
-        for (int k = 0; k < call->outputs; k++) call->out[k].data = space_of(exec, in->out_shared >> k & 1) + in->out_offset[k];
+        for (int k = 0; k < call->inputs; k++)
+            call->in[k].data = space_of(exec, in->in_shared >> k & 1) + in->in_offset[k] + slot_bytes(exec, which, node->inputs[k], slot);
+        for (int k = 0; k < call->outputs; k++)
+            call->out[k].data = space_of(exec, in->out_shared >> k & 1) + in->out_offset[k] + slot_bytes(exec, which, node->outputs[k], slot);
         if (in->scratch_bytes) call->scratch = space_of(exec, program->move_axes != 0) + in->scratch_offset;
     }
 }
 
-static ct_status run_instruction(ct_exec *exec, int which, int i) {
+static void resolve_program(ct_exec *exec, int which) {
+    exec->slots[which] = slots_of(exec, which);
+    exec->calls[which] = ct_malloc(sizeof(ct_call) * ((size_t)exec->plan->programs[which].instructions_count * (size_t)exec->slots[which] + 1));
+    for (int slot = 0; slot < exec->slots[which]; slot++) resolve_slot(exec, which, slot);
+}
+
+static ct_status run_instruction(ct_exec *exec, int which, int slot, int i) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
     if (in->kernel) {
-        in->kernel->run(&exec->calls[which][i], exec->team);
+        in->kernel->run(&calls_of(exec, which, slot)[i], exec->team);
         if (exec->options.comm) ct_comm_progress(exec->options.comm);
         return CT_OK;
     }
-    ct_move *move = exec->moves[which][in->node];
+    ct_move *move = moves_of(exec, which, slot)[in->node];
     switch (in->doing) {
     case CT_DO_BEGIN: return ct_move_begin(move, exec->team);
     case CT_DO_END: return ct_move_end(move, exec->team);
@@ -198,9 +237,9 @@ static void find_deaths(ct_exec *exec, int which) {
     }
 }
 
-static void each_operand(ct_exec *exec, int which, int i, int allow) {
+static void each_operand(ct_exec *exec, int which, int slot, int i, int allow) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
-    ct_call *call = &exec->calls[which][i];
+    ct_call *call = &calls_of(exec, which, slot)[i];
     for (int k = 0; k < call->inputs + call->outputs; k++) {
         const ct_tensor *t = k < call->inputs ? &call->in[k] : &call->out[k - call->inputs];
         if (k < call->inputs ? in->in_shared >> k & 1 : in->out_shared >> (k - call->inputs) & 1) continue; // peers may be reading
@@ -214,10 +253,10 @@ static void each_operand(ct_exec *exec, int which, int i, int allow) {
 }
 
 // Outputs that take over no input's memory, and scratch, start as NaN.
-static void poison_outputs(ct_exec *exec, int which, int i) {
+static void poison_outputs(ct_exec *exec, int which, int slot, int i) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
     if (!in->kernel && in->doing != CT_DO_RUN && in->doing != CT_DO_BEGIN && in->doing != CT_DO_OPEN) return; // its messages lie there
-    ct_call *call = &exec->calls[which][i];
+    ct_call *call = &calls_of(exec, which, slot)[i];
     for (int k = 0; k < call->outputs; k++) {
         int shared = 0;
         for (int j = 0; j < call->inputs; j++) shared |= call->in[j].data == call->out[k].data;
@@ -237,16 +276,16 @@ static void poison_dead(ct_exec *exec, int which, int node) {
     }
 }
 
-static ct_status run_poisoned(ct_exec *exec, int which) {
+static ct_status run_poisoned(ct_exec *exec, int which, int slot) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_status status = CT_OK;
     FORBID(exec->space, exec->space_bytes);
     int node = 0;
     for (int i = 0; i < program->instructions_count && !status; i++) {
-        each_operand(exec, which, i, 1);
-        poison_outputs(exec, which, i);
-        status = run_instruction(exec, which, i);
-        each_operand(exec, which, i, 0);
+        each_operand(exec, which, slot, i, 1);
+        poison_outputs(exec, which, slot, i);
+        status = run_instruction(exec, which, slot, i);
+        each_operand(exec, which, slot, i, 0);
         for (; node < exec->deaths[which].done[i] && !status; node++) poison_dead(exec, which, node);
     }
     ALLOW(exec->space, exec->space_bytes);
@@ -260,12 +299,12 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static ct_status run_recorded(ct_exec *exec, int which) {
+static ct_status run_recorded(ct_exec *exec, int which, int slot) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_recording *r = exec->recording;
     for (int i = 0; i < program->instructions_count; i++) {
         uint64_t begin = now_ns();
-        CT_TRY(run_instruction(exec, which, i));
+        CT_TRY(run_instruction(exec, which, slot, i));
         if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, now_ns()};
     }
     return CT_OK;
@@ -296,7 +335,7 @@ ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options opt
 void ct_exec_destroy(ct_exec *exec) {
     if (!exec) return;
     for (int w = 0; w < CT_PROGRAMS; w++) {
-        for (int n = 0; exec->moves[w] && n < exec->plan->programs[w].graph->nodes_count; n++) ct_move_destroy(exec->moves[w][n]);
+        for (int n = 0; exec->moves[w] && n < exec->plan->programs[w].graph->nodes_count * exec->slots[w]; n++) ct_move_destroy(exec->moves[w][n]);
         free(exec->moves[w]);
         ct_move_meeting_deinit(&exec->meetings[w]);
         free(exec->calls[w]);
@@ -333,6 +372,12 @@ void *ct_exec_data(ct_exec *exec, const char *name) {
     return space_of(exec, exec->plan->kept[kept].shared) + exec->plan->kept[kept].offset;
 }
 
+void *ct_exec_slot(ct_exec *exec, const char *name, int slot) {
+    const ct_buffer *b = &exec->plan->kept[ct_plan_find_kept(exec->plan, name)];
+    CT_ASSERT(b >= exec->plan->kept && slot >= 0 && slot < b->slots, "%s has no slot %d", name, slot);
+    return space_of(exec, b->shared) + b->offset + b->bytes * (size_t)slot;
+}
+
 void ct_exec_record(ct_exec *exec, ct_recording *recording) { exec->recording = recording; }
 
 void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
@@ -340,15 +385,19 @@ void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
     return exec->space;
 }
 
-static ct_status run_plain(ct_exec *exec, int which) {
-    for (int i = 0; i < exec->plan->programs[which].instructions_count; i++) CT_TRY(run_instruction(exec, which, i));
+static ct_status run_plain(ct_exec *exec, int which, int slot) {
+    for (int i = 0; i < exec->plan->programs[which].instructions_count; i++) CT_TRY(run_instruction(exec, which, slot, i));
     return CT_OK;
 }
 
-ct_status ct_exec_run(ct_exec *exec, ct_program which) {
-    if (exec->options.poison) CT_TRY(run_poisoned(exec, (int)which));
-    else if (exec->recording) CT_TRY(run_recorded(exec, (int)which));
-    else CT_TRY(run_plain(exec, (int)which));
+ct_status ct_exec_run(ct_exec *exec, ct_program which) { return ct_exec_run_slot(exec, which, 0); }
+
+ct_status ct_exec_run_slot(ct_exec *exec, ct_program which, int slot) {
+    CT_ASSERT(slot >= 0, "slot %d", slot);
+    if (slot >= exec->slots[which]) slot = 0; // a program that saves nothing and reads nothing saved
+    if (exec->options.poison) CT_TRY(run_poisoned(exec, (int)which, slot));
+    else if (exec->recording) CT_TRY(run_recorded(exec, (int)which, slot));
+    else CT_TRY(run_plain(exec, (int)which, slot));
     return ct_move_meet(&exec->meetings[which]);
 }
 
@@ -371,7 +420,7 @@ ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text
     out_text[0] = 0;
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_call *call = &exec->calls[which][i];
-        CT_TRY(run_instruction(exec, (int)which, i));
+        CT_TRY(run_instruction(exec, (int)which, 0, i));
         const ct_node *node = &program->graph->nodes[program->instructions[i].node];
         for (int o = 0; o < call->outputs && (program->instructions[i].kernel || program->instructions[i].is_last); o++) {
             if (!strcmp(node->op->name, "attention") && o == 1) continue;

@@ -4,7 +4,7 @@
 static const char *const roles[CT_ROLES] = {"none",   "batch",      "sequence", "heads",
                                             "hidden", "vocabulary", "expert",   "model"};
 static const char *const phases[CT_PHASES] = {"forward", "recompute", "input-grad", "weight-grad", "optimizer"};
-static const char *const kinds[CT_INPUT_KINDS] = {"feed", "parameter", "moment", "gradient", "weight-lowp", "state"};
+static const char *const kinds[CT_INPUT_KINDS] = {"feed", "parameter", "moment", "gradient", "weight-lowp", "state", "saved"};
 
 const char *ct_role_name(ct_role role) { return roles[role]; }
 const char *ct_phase_name(ct_phase phase) { return phases[phase]; }

@@ -96,7 +96,7 @@ static ct_status check_move(const ct_graph *graph, const ct_node *node) {
     const ct_layout *from = &graph->values[node->inputs[node->inputs_count > 1]].layout, *to = &graph->values[node->outputs[0]].layout;
     for (int i = 0; i < to->count; i++) {
         const ct_cut *cut = &to->cuts[i], *before = ct_layout_find(from, cut->axis);
-        CT_CHECK(cut->kind == CT_CUT_SHARD || (before && before->kind == cut->kind), CT_INVALID, "a move to a partial value on axis %s",
+        CT_CHECK(cut->kind == CT_CUT_SHARD || (before && before->kind == cut->kind) || (node->op->flags & CT_OP_PARTS), CT_INVALID, "a move to a partial value on axis %s",
                  graph->mesh.axes[cut->axis].name);
     }
     CT_CHECK(!ct_layout_axes(from, CT_CUT_SUM) || !ct_layout_axes(from, CT_CUT_MAX), CT_INVALID, "a sum and a maximum at once");

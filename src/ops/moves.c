@@ -20,6 +20,16 @@ MOVE(all_to_all, "all_to_all", "y = x, cut along another dim");
 MOVE(local_slice, "local_slice", "y = this rank's part of x, which all have");
 MOVE(reshard, "reshard", "y = x, several of these at once");
 
+// Nothing moves: what ranks of different pipeline stages have becomes parts of one sum over the stages.
+const ct_op ct_op_stage_part = {
+    .name = "stage_part",
+    .formula = "y = x, as this stage's part of a sum over pp",
+    .rule = "* -> *",
+    .dtypes = "?>?",
+    .inputs = 1, .outputs = 1,
+    .flags = CT_OP_MOVE | CT_OP_PARTS,
+};
+
 // acc' = (first ? 0 : acc) + p₀ + p₁ + …: one flat sum, so that cutting a batch over ranks gives the bits of accumulating it on one.
 const ct_op ct_op_reduce_accumulate = {
     .name = "reduce_accumulate",

@@ -9,7 +9,7 @@ extern const ct_op ct_op_matmul, ct_op_matmul_dx, ct_op_matmul_dw, ct_op_matmul_
     ct_op_lm_loss, ct_op_vocab_max, ct_op_vocab_sumexp, ct_op_vocab_pick, ct_op_token_loss, ct_op_vocab_grad,
     ct_op_wide_sum, ct_op_wide_of, ct_op_wide_total, ct_op_wide_norm, ct_op_clip_factor, ct_op_adamw, ct_op_cache_write, ct_op_split, ct_op_merge,
     ct_op_slice, ct_op_concat, ct_op_all_gather, ct_op_reduce_scatter, ct_op_all_reduce, ct_op_all_to_all, ct_op_local_slice,
-    ct_op_reshard, ct_op_reduce_accumulate, ct_op_rotate, ct_op_attention_block, ct_op_attention_block_grad,
+    ct_op_reshard, ct_op_stage_part, ct_op_reduce_accumulate, ct_op_rotate, ct_op_attention_block, ct_op_attention_block_grad,
     ct_op_attention_merge;
 
 const ct_op *const ct_ops[] = {
@@ -25,6 +25,7 @@ const ct_op *const ct_ops[] = {
     &ct_op_cache_write,
     &ct_op_split, &ct_op_merge, &ct_op_slice, &ct_op_concat,
     &ct_op_all_gather, &ct_op_reduce_scatter, &ct_op_all_reduce, &ct_op_all_to_all, &ct_op_local_slice, &ct_op_reshard,
+    &ct_op_stage_part,
     &ct_op_reduce_accumulate, &ct_op_rotate,
     NULL,
 };

@@ -69,3 +69,12 @@ int placer_move(placer *p, int value, const ct_layout *target) {
     remember(p, value, at);
     return at;
 }
+
+int placer_sum_stages(placer *p, int value) {
+    int pp = ct_mesh_find(&p->p->mesh, "pp");
+    if (pp < 0 || ct_layout_find(layout_at(p, value), pp)) return value;
+    ct_layout layout = *layout_at(p, value);
+    ct_layout_add(&layout, pp, CT_CUT_SUM, 0);
+    layout.partial = (uint8_t)p->r.to->values[value].type.dtype;
+    return move_node(p, value, "stage_part", &layout);
+}

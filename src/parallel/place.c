@@ -128,6 +128,7 @@ static void follow_hints(placer *p, const ct_node *old) {
         ct_hint hint = from->values[old->outputs[o]].hint;
         int value = p->r.map[old->outputs[o]];
         p->r.to->values[value].hint = hint;
+        if (hint == CT_HINT_STAGES) p->r.map[old->outputs[o]] = placer_sum_stages(p, value);
         if (hint != CT_HINT_RESIDUAL || p->r.from->mesh.axes_count) continue;
         ct_layout target = ct_layout_of_residual(from, p->p, &p->r.to->values[value].type);
         p->r.map[old->outputs[o]] = placer_move(p, value, &target);

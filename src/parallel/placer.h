@@ -24,6 +24,9 @@ typedef struct {
 // The value as `target` wants it, moved (at the present provenance) where it lies otherwise. (moves.c)
 int placer_move(placer *p, int value, const ct_layout *target);
 
+// The value as a part of a sum over the axis pp; itself where there is none. (moves.c)
+int placer_sum_stages(placer *p, int value);
+
 // Layouts that the node's operands should have, by axis and index, and of its outputs the cuts of indices that no operand has; decides
 // nothing about views. (choose.c)
 ct_status placer_choose(placer *p, const ct_node *node, const int *inputs, ct_layout *out_wanted, ct_layout out_new[CT_MAX_OUTPUTS]);

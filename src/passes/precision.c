@@ -67,20 +67,22 @@ ct_status ct_pass_precision(const ct_graph *from, ct_dtype compute, ct_graph *to
     return ct_rewrite_end(&p.r);
 }
 
-ct_status ct_pass_prologue(const ct_graph *micro, ct_graph *to) {
+static void add_cast(const ct_graph *reader, const ct_input *in, ct_graph *to) {
+    if (in->kind != CT_WEIGHT_LOWP || ct_graph_find_input(to, in->name) >= 0) return;
+    char *name = ct_arena_strdup(&to->arena, in->name);
+    name[strlen(name) - (sizeof suffix - 1)] = 0;
+    ct_type type = reader->values[in->value].type;
+    type.dtype = CT_F32;
+    ct_graph_at(to, CT_FORWARD, -1, "%s", name);
+    ct_value master = ct_build_input(to, CT_PARAMETER, name, type);
+    ct_value low = ct_build_input(to, CT_WEIGHT_LOWP, in->name, reader->values[in->value].type);
+    ct_build_update(to, low, ct_cast(to, master, CT_BF16));
+}
+
+ct_status ct_pass_prologue(const ct_graph *const *readers, int count, ct_graph *to) {
     ct_graph_init(to, "prologue");
-    for (int i = 0; i < micro->roles_count; i++) ct_graph_role(to, micro->roles[i].name, micro->roles[i].role);
-    for (int i = 0; i < micro->inputs_count; i++) {
-        const ct_input *in = &micro->inputs[i];
-        if (in->kind != CT_WEIGHT_LOWP) continue;
-        char *name = ct_arena_strdup(&to->arena, in->name);
-        name[strlen(name) - (sizeof suffix - 1)] = 0;
-        ct_type type = micro->values[in->value].type;
-        type.dtype = CT_F32;
-        ct_graph_at(to, CT_FORWARD, -1, "%s", name);
-        ct_value master = ct_build_input(to, CT_PARAMETER, name, type);
-        ct_value low = ct_build_input(to, CT_WEIGHT_LOWP, in->name, micro->values[in->value].type);
-        ct_build_update(to, low, ct_cast(to, master, CT_BF16));
-    }
+    for (int i = 0; i < readers[0]->roles_count; i++) ct_graph_role(to, readers[0]->roles[i].name, readers[0]->roles[i].role);
+    for (int r = 0; r < count; r++)
+        for (int i = 0; i < readers[r]->inputs_count; i++) add_cast(readers[r], &readers[r]->inputs[i], to);
     return ct_graph_status(to);
 }

@@ -8,8 +8,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static const char *const program_names[CT_PROGRAMS] = {"prologue", "micro", "update", "eval", "generate"};
-const char *ct_program_name(ct_program program) { return program_names[program]; }
+const char *ct_program_name(ct_program program) {
+    static const char *const names[CT_PROGRAM_STAGES] = {"prologue", "micro", "update", "eval", "generate"};
+    static const char *const of_stage[CT_STAGE_PROGRAMS] = {"forward", "input-grad", "weight-grad", "eval"};
+    return program < CT_PROGRAM_STAGES ? names[program] : of_stage[(program - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS];
+}
+
+int ct_program_find(const char *name) {
+    for (int w = 0; w < CT_PROGRAM_STAGES; w++)
+        if (!strcmp(ct_program_name((ct_program)w), name)) return w;
+    return CT_PROGRAMS;
+}
 
 static const char *const kind_names[CT_BYTES_KINDS] = {"parameters",   "optimizer",     "gradients", "activations",
                                                        "weights_lowp", "communication", "other"};
@@ -21,6 +30,7 @@ static ct_bytes_kind kind_of_input(ct_input_kind kind) {
     case CT_MOMENT: return CT_BYTES_OPTIMIZER;
     case CT_GRADIENT: return CT_BYTES_GRADIENTS;
     case CT_WEIGHT_LOWP: return CT_BYTES_WEIGHTS_LOWP;
+    case CT_SAVED: return CT_BYTES_ACTIVATIONS;
     default: return CT_BYTES_OTHER;
     }
 }
@@ -45,7 +55,22 @@ static ct_status keep(planning *p, const char *name, size_t bytes, ct_bytes_kind
     }
     *slot = (struct name_slot){ct_arena_strdup(&plan->arena, name), plan->kept_count};
     *out_index = plan->kept_count;
-    plan->kept[plan->kept_count++] = (ct_buffer){.bytes = planning_round(bytes), .kind = kind, .kept = 1, .name = slot->name};
+    plan->kept[plan->kept_count++] = (ct_buffer){.bytes = planning_round(bytes), .kind = kind, .kept = 1, .slots = 1, .name = slot->name};
+    return CT_OK;
+}
+
+static int slots_of(const planning *p, int which) {
+    int slots = which < CT_PROGRAM_STAGES ? 1 : p->options.slots[(which - CT_PROGRAM_STAGES) / CT_STAGE_PROGRAMS];
+    return slots > 0 && (which - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS != CT_STAGE_PROGRAMS - 1 ? slots : 1; // eval has one batch at a time
+}
+
+// What one program of a stage leaves for another has one name in all of them.
+static ct_status keep_saved_output(planning *p, int which, const char *name, int root) {
+    int index;
+    CT_TRY(keep(p, name, p->aliases[which].bytes[root], CT_BYTES_ACTIVATIONS, &index));
+    p->plan->kept[index].slots = slots_of(p, which);
+    p->plan->kept[index].shared |= p->aliases[which].shared[root];
+    p->plan->programs[which].value_buffer[root] = -1 - index;
     return CT_OK;
 }
 
@@ -57,12 +82,17 @@ static ct_status keep_inputs(planning *p, int which) {
         const char *name = in->kind == CT_FEED ? ct_arena_format(&p->plan->arena, "%s:%s", g->name, in->name) : in->name;
         int index;
         CT_TRY(keep(p, name, ct_value_room_bytes(g, in->value), kind_of_input(in->kind), &index));
+        if (in->kind == CT_SAVED) p->plan->kept[index].slots = slots_of(p, which);
         p->plan->kept[index].shared |= p->aliases[which].shared[ct_alias_root(&p->aliases[which], in->value, NULL)];
         program->value_buffer[in->value] = -1 - index;
     }
     for (int i = 0; i < g->outputs_count; i++) {
         int root = ct_alias_root(&p->aliases[which], g->outputs[i].value, NULL), index;
         if (g->values[root].node < 0 || program->value_buffer[root] < 0) continue; // a state, or named twice
+        if (g->outputs[i].name[0] == '%') {
+            CT_TRY(keep_saved_output(p, which, g->outputs[i].name, root));
+            continue;
+        }
         const char *name = ct_arena_format(&p->plan->arena, "%s:%s", g->name, g->outputs[i].name);
         CT_CHECK(!slot_of(p, name)->name, CT_INVALID, "output \"%s\" has the name of a feed", g->outputs[i].name);
         CT_TRY(keep(p, name, p->aliases[which].bytes[root], CT_BYTES_OTHER, &index));
@@ -76,7 +106,7 @@ static void place_kept(ct_plan *plan) {
     for (int i = 0; i < plan->kept_count; i++) {
         size_t *end = plan->kept[i].shared ? &plan->shared_kept_bytes : &plan->kept_bytes;
         plan->kept[i].offset = *end;
-        *end += plan->kept[i].bytes;
+        *end += plan->kept[i].bytes * (size_t)plan->kept[i].slots;
     }
 }
 
@@ -122,7 +152,7 @@ static void find_peak(ct_plan *plan, ct_plan_program *program) {
         program->peak_node = n;
     }
     free(change);
-    for (int i = 0; i < plan->kept_count; i++) program->peak_kinds[plan->kept[i].kind] += plan->kept[i].bytes;
+    for (int i = 0; i < plan->kept_count; i++) program->peak_kinds[plan->kept[i].kind] += plan->kept[i].bytes * (size_t)plan->kept[i].slots;
     for (int i = 0; i < program->buffers_count; i++) {
         const ct_buffer *b = &program->buffers[i];
         if (b->first <= program->peak_node && program->peak_node <= b->last) program->peak_kinds[b->kind] += b->bytes;
@@ -175,7 +205,7 @@ static void hash_word(XXH3_state_t *state, const char *word, int number) {
 
 static void hash_program(XXH3_state_t *state, const ct_plan_program *program, int which) {
     const ct_graph *g = program->graph;
-    hash_word(state, program_names[which], g->nodes_count);
+    hash_word(state, ct_program_name((ct_program)which), g->nodes_count);
     for (int i = 0; i < g->inputs_count; i++) {
         hash_word(state, g->inputs[i].name, (int)g->inputs[i].kind);
         hash_value(state, program, g->inputs[i].value);
@@ -205,7 +235,7 @@ static void hash_plan(ct_plan *plan) {
 // Sums of sizes below don't overflow.
 static ct_status check_total(const ct_plan *plan, const ct_plan_program *program) {
     double total = 0;
-    for (int i = 0; i < plan->kept_count; i++) total += (double)plan->kept[i].bytes;
+    for (int i = 0; i < plan->kept_count; i++) total += (double)plan->kept[i].bytes * plan->kept[i].slots;
     for (int i = 0; i < program->buffers_count; i++) total += (double)program->buffers[i].bytes;
     CT_CHECK(total < 0x1p62, CT_INVALID, "its tensors come to %.3g bytes, more than any machine addresses", total);
     return CT_OK;
@@ -242,15 +272,15 @@ static ct_status plan_all(planning *p) {
     for (int w = 0; w < CT_PROGRAMS; w++) {
         ct_plan_program *program = &plan->programs[w];
         if (!program->graph) continue;
-        CT_TRY_AS(ct_aliases_find(&plan->arena, program->graph, &p->aliases[w]), "planning program %s", program_names[w]);
+        CT_TRY_AS(ct_aliases_find(&plan->arena, program->graph, &p->aliases[w]), "planning program %s", ct_program_name((ct_program)w));
         program->value_offset = CT_ARENA_ARRAY(&plan->arena, size_t, program->graph->values_count + 1);
         program->value_buffer = CT_ARENA_ARRAY(&plan->arena, int, program->graph->values_count + 1);
-        CT_TRY_AS(keep_inputs(p, w), "planning program %s", program_names[w]);
+        CT_TRY_AS(keep_inputs(p, w), "planning program %s", ct_program_name((ct_program)w));
         planning_overlap(p, w);
     }
     place_kept(plan);
     for (int w = 0; w < CT_PROGRAMS; w++)
-        if (plan->programs[w].graph) CT_TRY_AS(plan_program(p, w), "planning program %s", program_names[w]);
+        if (plan->programs[w].graph) CT_TRY_AS(plan_program(p, w), "planning program %s", ct_program_name((ct_program)w));
     hash_plan(plan);
     return CT_OK;
 }

@@ -56,6 +56,7 @@ typedef struct {
     const ct_schedule *s;
     unsigned char *done; // by act, stage, micro
     int *at;             // by rank: the next action
+    const int *before;   // by stage and micro: the micro-batch that had its slot before, -1; NULL: slots don't matter
 } proof;
 
 static unsigned char *done_at(const proof *p, ct_act act, int stage, int micro) {
@@ -63,6 +64,23 @@ static unsigned char *done_at(const proof *p, ct_act act, int stage, int micro) 
 }
 
 static int backward_done(const proof *p, int stage, int micro) { return *done_at(p, CT_ACT_I, stage, micro) || *done_at(p, CT_ACT_B, stage, micro); }
+
+// A slot is free when what its last micro-batch sent has been received: the neighbours have opened it.
+static int waits_for_slot(const proof *p, ct_action a, ct_action *out) {
+    const ct_schedule *s = p->s;
+    ct_action message, last = {CT_ACT_F, a.stage, p->before[a.stage * s->micros + a.micro]};
+    if (last.micro < 0) return 0;
+    if (send_of(s, last, &message) && !*done_at(p, CT_ACT_RECV_F, a.stage + 1, last.micro)) {
+        *out = (ct_action){CT_ACT_RECV_F, a.stage + 1, last.micro};
+        return 1;
+    }
+    last.act = CT_ACT_I;
+    if (send_of(s, last, &message) && !*done_at(p, CT_ACT_RECV_B, a.stage - 1, last.micro)) {
+        *out = (ct_action){CT_ACT_RECV_B, a.stage - 1, last.micro};
+        return 1;
+    }
+    return 0;
+}
 
 // What an action still waits for, as an action; 0: nothing.
 static int waits_for(const proof *p, ct_action a, ct_action *out) {
@@ -74,7 +92,9 @@ static int waits_for(const proof *p, ct_action a, ct_action *out) {
         return 1;                                                                                                      \
     } while (0)
     switch (a.act) {
+    case CT_ACT_RECV_F: return p->before && waits_for_slot(p, a, out);
     case CT_ACT_F:
+        if (p->before && waits_for_slot(p, a, out)) return 1;
         if (a.stage > 0 && !*done_at(p, CT_ACT_F, a.stage - 1, a.micro)) WAIT(CT_ACT_F, a.stage - 1);
         return 0;
     case CT_ACT_I:
@@ -154,7 +174,7 @@ static ct_status prove(proof *p) {
 }
 
 ct_status ct_schedule_verify(const ct_schedule *s) {
-    proof p = {s, ct_calloc((size_t)CT_ACT_KINDS * (size_t)s->stages * (size_t)s->micros + 1, 1), ct_calloc((size_t)s->ranks + 1, sizeof(int))};
+    proof p = {s, ct_calloc((size_t)CT_ACT_KINDS * (size_t)s->stages * (size_t)s->micros + 1, 1), ct_calloc((size_t)s->ranks + 1, sizeof(int)), NULL};
     ct_status status = prove(&p);
     free(p.done);
     free(p.at);
@@ -162,23 +182,53 @@ ct_status ct_schedule_verify(const ct_schedule *s) {
 }
 
 // ---- slots ----
-int ct_schedule_slots(const ct_schedule *s, int stage, int *out) {
+
+// Deals slots out, the one that has been free for longest first; at least `count` of them. Returns how many there are.
+static int deal(const ct_schedule *s, int stage, int count, int *slot_of, int *before) {
     const ct_actions *list = &s->of[s->rank_of[stage]];
-    unsigned char *taken = ct_calloc((size_t)s->micros + 1, 1);
-    int most = 0;
-    for (int m = 0; m < s->micros; m++) out[m] = -1;
+    int *last = ct_malloc(sizeof(int) * ((size_t)s->micros + (size_t)count + 1));
+    int *free_slots = ct_malloc(sizeof(int) * (2 * (size_t)s->micros + (size_t)count + 1)), first = 0, end = 0, slots = 0; // a queue that never wraps
+    for (; slots < count; slots++) free_slots[end++] = slots, last[slots] = -1;
+    for (int m = 0; m < s->micros; m++) slot_of[m] = -1;
     for (int i = 0; i < list->count; i++) {
         ct_action a = list->list[i];
         if (a.stage != stage) continue;
-        if ((a.act == CT_ACT_F || a.act == CT_ACT_RECV_F) && out[a.micro] < 0) {
-            int k = 0;
-            while (taken[k]) k++;
-            taken[k] = 1;
-            out[a.micro] = k;
-            if (k + 1 > most) most = k + 1;
+        if ((a.act == CT_ACT_F || a.act == CT_ACT_RECV_F) && slot_of[a.micro] < 0) {
+            if (first == end) free_slots[end++] = slots, last[slots++] = -1;
+            slot_of[a.micro] = free_slots[first++];
+            before[a.micro] = last[slot_of[a.micro]];
+            last[slot_of[a.micro]] = a.micro;
         }
-        if (ends_micro(a.act)) taken[out[a.micro]] = 0;
+        if (ends_micro(a.act)) free_slots[end++] = slot_of[a.micro];
     }
-    free(taken);
-    return most;
+    free(free_slots);
+    free(last);
+    return slots;
+}
+
+// The stage whose slots stop it; -1: it runs.
+static int stopped_stage(const ct_schedule *s, const int *before) {
+    proof p = {s, ct_calloc((size_t)CT_ACT_KINDS * (size_t)s->stages * (size_t)s->micros + 1, 1), ct_calloc((size_t)s->ranks + 1, sizeof(int)), before};
+    ct_status status = CT_OK;
+    int stage = -1;
+    for (int ran = 1; ran && !status;) {
+        ran = 0;
+        for (int r = 0; r < s->ranks && !status; r++) status = run_some(&p, r, &ran);
+    }
+    for (int r = 0; r < s->ranks && stage < 0; r++) {
+        ct_action other;
+        if (p.at[r] == s->of[r].count) continue;
+        ct_action a = s->of[r].list[p.at[r]];
+        if ((a.act == CT_ACT_F || a.act == CT_ACT_RECV_F) && waits_for_slot(&p, a, &other)) stage = a.stage;
+    }
+    free(p.done);
+    free(p.at);
+    return stage;
+}
+
+void ct_schedule_slots(const ct_schedule *s, int *counts, int *slot_of) {
+    int *before = ct_malloc(sizeof(int) * ((size_t)s->stages * (size_t)s->micros + 1));
+    for (int k = 0; k < s->stages; k++) counts[k] = deal(s, k, 0, slot_of + k * s->micros, before + k * s->micros);
+    for (int k; (k = stopped_stage(s, before)) >= 0;) counts[k] = deal(s, k, counts[k] + 1, slot_of + k * s->micros, before + k * s->micros);
+    free(before);
 }

@@ -13,7 +13,8 @@ const char *ct_moment_name(ct_arena *arena, const char *parameter, int second) {
 typedef struct {
     ct_graph *g;
     const ct_model *model;
-    const ct_graph *micro;
+    const ct_graph *const *micros; // programs that pile gradients up
+    int micros_count;
     const ct_step_options *options;
     ct_value no, scalars;
     ct_value *gradients; // by parameter
@@ -28,7 +29,9 @@ static ct_value whole_gradient(update *u, const ct_parameter *parameter) {
     ct_value sum = CT_NO_VALUE, first = CT_NO_VALUE;
     for (int use = 0;; use++) {
         const char *name = ct_gradient_name(&u->g->arena, parameter->name, use);
-        if (ct_graph_find_input(u->micro, name) < 0) break;
+        int found = 0;
+        for (int i = 0; i < u->micros_count && !found; i++) found = ct_graph_find_input(u->micros[i], name) >= 0;
+        if (!found) break;
         ct_value part = ct_build_input(u->g, CT_GRADIENT, name, parameter->type);
         if (use == 0) first = sum = part;
         else sum = ct_accumulate(u->g, sum, part, u->no);
@@ -48,7 +51,9 @@ static ct_value norm_of_all(update *u) {
         squares[count++] = ct_wide_of(g, u->gradients[i], 1);
     }
     ct_graph_at(g, CT_OPTIMIZER, -1, "clip");
-    return ct_wide_norm(g, ct_wide_total(g, count, squares));
+    ct_value total = ct_wide_total(g, count, squares);
+    ct_graph_hint(g, total, CT_HINT_STAGES);
+    return ct_wide_norm(g, total);
 }
 
 static ct_adamw_options constants_of(const update *u, const char *name) {
@@ -71,13 +76,13 @@ static void step_parameter(update *u, int i, ct_value clip) {
     ct_build_update(g, v, new_v);
 }
 
-ct_status ct_step_build_update(const ct_model *model, const ct_graph *micro, const ct_step_options *options, ct_graph *g) {
+ct_status ct_step_build_update(const ct_model *model, const ct_graph *const *micros, int count, const ct_step_options *options, ct_graph *g) {
     ct_graph_init(g, "update");
-    for (int i = 0; i < micro->roles_count; i++) ct_graph_role(g, micro->roles[i].name, micro->roles[i].role);
+    for (int i = 0; i < micros[0]->roles_count; i++) ct_graph_role(g, micros[0]->roles[i].name, micros[0]->roles[i].role);
     ct_graph_role(g, "W", CT_ROLE_NONE);
     ct_graph_role(g, "s", CT_ROLE_NONE);
     ct_dim two = ct_dim_make("s", 2);
-    update u = {.g = g, .model = model, .micro = micro, .options = options};
+    update u = {.g = g, .model = model, .micros = micros, .micros_count = count, .options = options};
     u.no = scalar_feed(g, "false", CT_I32);
     u.scalars = ct_build_input(g, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &two));
     u.gradients = CT_ARENA_ARRAY(&g->arena, ct_value, model->parameters_count);

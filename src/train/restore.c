@@ -203,6 +203,7 @@ static void initial_values(ct_trainer *t) {
     for (int i = 0; i < t->model.parameters_count; i++) {
         const ct_parameter *p = &t->model.parameters[i];
         int owner;
+        if (!ct_state_is_here(&t->step, p->name)) continue;
         ct_region region = ct_region_of_state(&t->step, t->rank, p->name, &owner);
         ct_init_parameter(p, i, seed, &region, t->team, ct_exec_data(t->exec, p->name));
     }

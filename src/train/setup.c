@@ -1,5 +1,6 @@
 // Configuration → model and step options. Values were checked for type and range by config; what depends on the model is checked here.
 #include "train/setup.h"
+#include "train/pipeline.h"
 #include "plugins/plugins.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -66,7 +67,7 @@ ct_status ct_setup_micro_batches(const ct_config *config, int data_ranks, int64_
              ct_config_origin_text(config, "training.global_batch_size"), (long long)global, (long long)one);
     CT_CHECK(global <= MOST_SEQUENCES, CT_INVALID, "%s: training.global_batch_size = %lld: at most %d sequences make a step",
              ct_config_origin_text(config, "training.global_batch_size"), (long long)global, MOST_SEQUENCES);
-    *out_count = global < 0 ? 1 : global / one;
+    *out_count = (global < 0 ? 1 : global / one) * ct_pipeline_micros(config);
     return CT_OK;
 }
 
@@ -181,7 +182,8 @@ ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const 
     for (int i = 0; i < table->count; i++) table->options[i] = constants_of(groups, model->parameters[i].name);
     free_patterns(groups);
     *out = (ct_step_options){
-        .batch = config->training.local_batch_size,
+        .batch = config->parallelism.pipeline_parallel_degree > 1 ? config->parallelism.pipeline_parallel_microbatch_size
+                                                                  : config->training.local_batch_size,
         .seq_len = config->training.seq_len,
         .compute = config->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32,
         .recompute = recompute_of(&config->activation_checkpoint),

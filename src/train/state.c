@@ -14,6 +14,7 @@ char *ct_trainer_checkpoint_root(const ct_trainer *t) {
 
 // Appends what the rank has of a state; nothing where that is nothing.
 static void add_tensor(ct_state_view v, const char *name, const ct_type *type, int owned, ct_named_tensor *list, int *count) {
+    if (!ct_state_is_here(v.step, name)) return;
     ct_named_tensor tensor = {.name = name, .dtype = CT_F32, .dims = type->dims_count, .data = ct_exec_data(v.exec, name)};
     int owner;
     ct_region region = ct_region_of_state(v.step, v.rank, name, &owner);
@@ -234,6 +235,7 @@ static ct_status check_finite(const ct_trainer *t) {
     for (int i = 0; i < t->model.parameters_count; i++) {
         const ct_parameter *p = &t->model.parameters[i];
         atomic_int is_bad = 0;
+        if (!ct_state_is_here(&t->step, p->name)) continue;
         int owner;
         ct_region region = ct_region_of_state(&t->step, t->rank, p->name, &owner);
         int64_t elems = 1;

@@ -5,6 +5,8 @@
 #include "base/wide.h"
 #include "graph/local.h"
 
+#include <stdlib.h>
+
 enum { MOST_CHUNKS = 2048 }; // of a micro-batch: a graph stays small whatever its extents
 
 static int64_t chunk_tokens(const ct_model *model, const ct_step_options *options, int64_t tokens) {
@@ -61,7 +63,8 @@ static ct_status overlap(const ct_step_options *o, const ct_graph *from, ct_grap
     return ct_place_overlap(from, o->plan.no_overlap ? (ct_near){0} : o->plan.near, o->plan.in_parts, to);
 }
 
-static ct_status make_micro(const ct_model *model, const ct_step_options *o, ct_graph *g) {
+// Without the order of moves, which is each program's own matter.
+static ct_status make_joint(const ct_model *model, const ct_step_options *o, ct_graph *g) {
     ct_graph_init(g, "micro");
     CT_TRY(ct_model_build(model, g, (ct_build_options){.batch = o->batch * data_ranks(o), .seq_len = o->seq_len, .kind = CT_BUILD_LOSS}));
     CT_TRY_AS(verified(g), "as built");
@@ -73,9 +76,13 @@ static ct_status make_micro(const ct_model *model, const ct_step_options *o, ct_
     PASS(g, ct_pass_recompute(g, o->recompute, &after_));
     PASS(g, ct_pass_fuse_accumulate(g, &after_));
     PASS(g, ct_pass_prune(g, &after_));
-    PASS(g, overlap(o, g, &after_));
     CT_TRY_AS(verified(g), "after all passes");
     return CT_OK;
+}
+
+static ct_status finish(const ct_step_options *o, ct_graph *g) {
+    PASS(g, overlap(o, g, &after_));
+    return verified(g);
 }
 
 static ct_status make_forward(const ct_model *model, const ct_step_options *o, ct_build_options build, const char *name,
@@ -86,42 +93,134 @@ static ct_status make_forward(const ct_model *model, const ct_step_options *o, c
     PASS(g, ct_pass_precision(g, o->compute, &after_));
     CT_TRY(place(model, o, build.batch * build.seq_len, states, g));
     PASS(g, ct_pass_prune(g, &after_));
-    PASS(g, overlap(o, g, &after_));
     return verified(g);
 }
 
-static const ct_graph *reader_of(const ct_step *step) { return &step->programs[CT_PROGRAM_MICRO]; }
+static ct_status make_eval(const ct_model *model, const ct_step_options *o, const ct_graph *states, ct_graph *g) {
+    ct_build_options build = {.batch = o->eval_batch * data_ranks(o), .seq_len = o->eval_seq_len, .kind = CT_BUILD_LOSS};
+    return make_forward(model, o, build, "eval", states, g);
+}
 
 static ct_status place_states(const ct_step_options *o, const ct_graph *states, ct_graph *g) {
     PASS(g, ct_place(g, &o->parallel, CT_PLACE_STATES, states, &after_));
     return CT_OK;
 }
 
-static ct_status make_programs(const ct_model *model, const ct_step_options *o, ct_step *step) {
-    ct_graph *programs = step->programs;
-    const ct_graph *reader = reader_of(step);
-    if (o->cache_len > 0) {
-        ct_build_options build = {.batch = 1, .seq_len = 1, .cache_len = o->cache_len, .kind = CT_BUILD_GENERATE};
-        step->has[CT_PROGRAM_GENERATE] = 1;
-        CT_TRY_AS(make_forward(model, o, build, "generate", NULL, &programs[CT_PROGRAM_GENERATE]), "program generate");
-        reader = &programs[CT_PROGRAM_GENERATE];
-    } else {
-        step->has[CT_PROGRAM_MICRO] = step->has[CT_PROGRAM_UPDATE] = 1;
-        CT_TRY_AS(make_micro(model, o, &programs[CT_PROGRAM_MICRO]), "program micro");
-        CT_TRY_AS(ct_step_build_update(model, &programs[CT_PROGRAM_MICRO], o, &programs[CT_PROGRAM_UPDATE]), "program update");
-        CT_TRY_AS(place_states(o, reader_of(step), &programs[CT_PROGRAM_UPDATE]), "program update");
-        CT_TRY_AS(verified(&programs[CT_PROGRAM_UPDATE]), "program update");
+// ---- a pipeline: the same graph, cut ----
+static void list_messages(ct_step *step, const ct_stages *stages, int stage, int boundary, int backward, ct_boundary which, ct_step_messages *out) {
+    if (boundary < 0) return;
+    int *values = ct_malloc(sizeof(int) * (size_t)(stages->graph->values_count + 1));
+    int count = out->counts[which] = ct_stage_messages(stages, boundary, backward, values);
+    out->names[which] = CT_ARENA_ARRAY(&step->arena, const char *, count + 1);
+    for (int i = 0; i < count; i++) out->names[which][i] = ct_stage_saved_name(&step->arena, stages, stage, values[i]);
+    free(values);
+}
+
+static ct_status cut_micro(const ct_step_options *o, const ct_stages *stages, int k, ct_step *step) {
+    int stage = o->pipeline.local[k];
+    for (int part = 0; part < CT_PARTS; part++) {
+        int w = ct_stage_program_of(k, part);
+        step->has[w] = ct_stage_has(stages, stage, part);
+        if (!step->has[w]) continue;
+        CT_TRY_AS(ct_stage_program(stages, stage, part, &step->programs[w]), "pipeline stage %d", stage);
+        CT_TRY_AS(finish(o, &step->programs[w]), "program %s of pipeline stage %d", step->programs[w].name, stage);
     }
-    step->has[CT_PROGRAM_PROLOGUE] = 1;
-    CT_TRY_AS(ct_pass_prologue(reader, &programs[CT_PROGRAM_PROLOGUE]), "program prologue");
-    CT_TRY_AS(place_states(o, reader, &programs[CT_PROGRAM_PROLOGUE]), "program prologue");
-    CT_TRY_AS(verified(&programs[CT_PROGRAM_PROLOGUE]), "program prologue");
-    if (o->eval_batch > 0) {
-        ct_build_options build = {.batch = o->eval_batch * data_ranks(o), .seq_len = o->eval_seq_len, .kind = CT_BUILD_LOSS};
-        step->has[CT_PROGRAM_EVAL] = 1;
-        CT_TRY_AS(make_forward(model, o, build, "eval", reader, &programs[CT_PROGRAM_EVAL]), "program eval");
-    }
+    ct_step_messages *m = &step->messages[k];
+    list_messages(step, stages, stage, stage - 1, 0, CT_FROM_BEFORE, m);
+    list_messages(step, stages, stage, stage, 0, CT_TO_NEXT, m);
+    list_messages(step, stages, stage, stage, 1, CT_FROM_NEXT, m);
+    list_messages(step, stages, stage, stage - 1, 1, CT_TO_BEFORE, m);
     return CT_OK;
+}
+
+static ct_status cut_eval(const ct_step_options *o, const ct_stages *stages, int k, ct_step *step) {
+    int w = ct_stage_program_of(k, CT_PART_EVAL), stage = o->pipeline.local[k];
+    step->has[w] = 1;
+    CT_TRY_AS(ct_stage_program(stages, stage, CT_PART_FORWARD, &step->programs[w]), "pipeline stage %d", stage);
+    CT_TRY_AS(finish(o, &step->programs[w]), "program eval of pipeline stage %d", stage);
+    list_messages(step, stages, stage, stage - 1, 0, CT_EVAL_FROM_BEFORE, &step->messages[k]);
+    list_messages(step, stages, stage, stage, 0, CT_EVAL_TO_NEXT, &step->messages[k]);
+    return CT_OK;
+}
+
+typedef ct_status cut_fn(const ct_step_options *o, const ct_stages *stages, int k, ct_step *step);
+
+static ct_status cut_all(const ct_step_options *o, const ct_graph *whole, cut_fn *cut, ct_step *step) {
+    const ct_stage_map map = {o->pipeline.stages, o->pipeline.modules};
+    ct_stages stages;
+    CT_TRY(ct_stages_find(whole, &map, &stages));
+    ct_status status = CT_OK;
+    for (int k = 0; k < o->pipeline.local_count && !status; k++) status = cut(o, &stages, k, step);
+    ct_stages_deinit(&stages);
+    return status;
+}
+
+// ---- all programs ----
+// Programs that read weights and pile up gradients. Returns their number.
+static int readers_of(const ct_step *step, const ct_graph *out[CT_PROGRAMS]) {
+    int count = 0;
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        int evaluates = w == CT_PROGRAM_EVAL || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS == CT_PART_EVAL);
+        if (step->has[w] && !evaluates && w != CT_PROGRAM_PROLOGUE && w != CT_PROGRAM_UPDATE) out[count++] = &step->programs[w];
+    }
+    return count;
+}
+
+static ct_status make_prologue(const ct_step_options *o, const ct_graph *states, ct_step *step) {
+    const ct_graph *readers[CT_PROGRAMS];
+    int count = readers_of(step, readers);
+    step->has[CT_PROGRAM_PROLOGUE] = 1;
+    CT_TRY(ct_pass_prologue(readers, count, &step->programs[CT_PROGRAM_PROLOGUE]));
+    CT_TRY(place_states(o, states, &step->programs[CT_PROGRAM_PROLOGUE]));
+    return finish(o, &step->programs[CT_PROGRAM_PROLOGUE]);
+}
+
+static ct_status make_update(const ct_model *model, const ct_step_options *o, const ct_graph *states, ct_step *step) {
+    const ct_graph *readers[CT_PROGRAMS];
+    int count = readers_of(step, readers);
+    step->has[CT_PROGRAM_UPDATE] = 1;
+    CT_TRY(ct_step_build_update(model, readers, count, o, &step->programs[CT_PROGRAM_UPDATE]));
+    CT_TRY(place_states(o, states, &step->programs[CT_PROGRAM_UPDATE]));
+    return finish(o, &step->programs[CT_PROGRAM_UPDATE]);
+}
+
+static ct_status make_pipeline(const ct_model *model, const ct_step_options *o, ct_step *step) {
+    CT_TRY_AS(make_joint(model, o, &step->whole_micro), "program micro");
+    CT_TRY(cut_all(o, &step->whole_micro, cut_micro, step));
+    CT_TRY_AS(make_update(model, o, &step->whole_micro, step), "program update");
+    CT_TRY_AS(make_prologue(o, &step->whole_micro, step), "program prologue");
+    if (o->eval_batch <= 0) return CT_OK;
+    CT_TRY_AS(make_eval(model, o, &step->whole_micro, &step->whole_eval), "program eval");
+    return cut_all(o, &step->whole_eval, cut_eval, step);
+}
+
+static ct_status make_training(const ct_model *model, const ct_step_options *o, ct_step *step) {
+    ct_graph *micro = &step->programs[CT_PROGRAM_MICRO];
+    step->has[CT_PROGRAM_MICRO] = 1;
+    CT_TRY_AS(make_joint(model, o, micro), "program micro");
+    CT_TRY_AS(finish(o, micro), "program micro");
+    CT_TRY_AS(make_update(model, o, micro, step), "program update");
+    CT_TRY_AS(make_prologue(o, micro, step), "program prologue");
+    if (o->eval_batch <= 0) return CT_OK;
+    step->has[CT_PROGRAM_EVAL] = 1;
+    CT_TRY_AS(make_eval(model, o, micro, &step->programs[CT_PROGRAM_EVAL]), "program eval");
+    CT_TRY_AS(finish(o, &step->programs[CT_PROGRAM_EVAL]), "program eval");
+    return CT_OK;
+}
+
+static ct_status make_generation(const ct_model *model, const ct_step_options *o, ct_step *step) {
+    ct_build_options build = {.batch = 1, .seq_len = 1, .cache_len = o->cache_len, .kind = CT_BUILD_GENERATE};
+    ct_graph *generate = &step->programs[CT_PROGRAM_GENERATE];
+    step->has[CT_PROGRAM_GENERATE] = 1;
+    CT_TRY_AS(make_forward(model, o, build, "generate", NULL, generate), "program generate");
+    CT_TRY_AS(finish(o, generate), "program generate");
+    CT_TRY_AS(make_prologue(o, generate, step), "program prologue");
+    return CT_OK;
+}
+
+static ct_status make_programs(const ct_model *model, const ct_step_options *o, ct_step *step) {
+    if (o->cache_len > 0) return make_generation(model, o, step);
+    return o->pipeline.stages > 0 ? make_pipeline(model, o, step) : make_training(model, o, step);
 }
 
 ct_status ct_step_make(const ct_model *model, const ct_step_options *options, ct_step *out_step) {
@@ -139,6 +238,9 @@ ct_status ct_step_make(const ct_model *model, const ct_step_options *options, ct
 
 void ct_step_deinit(ct_step *step) {
     ct_plan_deinit(&step->plan);
+    ct_graph_deinit(&step->whole_micro);
+    ct_graph_deinit(&step->whole_eval);
+    ct_arena_deinit(&step->arena);
     for (int w = 0; w < CT_PROGRAMS; w++) {
         if (!step->has[w]) continue;
         ct_graph_deinit(&step->local[w]);

@@ -18,8 +18,8 @@ static void set_f32(ct_trainer *t, const char *name, float value) {
 
 // Feeds that never change.
 static void set_constants(ct_trainer *t) {
-    static const char *const programs[] = {"micro", "update", "eval"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const programs[] = {"micro", "update", "eval", "forward", "input-grad", "weight-grad"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         char name[32];
         snprintf(name, sizeof name, "%s:true", programs[i]);
         set_i32(t, name, 1);
@@ -32,7 +32,7 @@ static ct_status make_plan(ct_trainer *t) {
     const ct_config *c = t->config;
     CT_TRY(ct_step_make(&t->model, &t->options, &t->step));
     size_t token_bytes = 4 * sizeof(int32_t) * (size_t)c->training.seq_len; // of a sequence in t->batch
-    return ct_exec_check_memory(&t->step.plan, token_bytes * (size_t)(t->micro_batches * c->training.local_batch_size));
+    return ct_exec_check_memory(&t->step.plan, token_bytes * (size_t)(t->micro_batches * t->options.batch));
 }
 
 static ct_status make_memory(ct_trainer *t) {
@@ -42,12 +42,12 @@ static ct_status make_memory(ct_trainer *t) {
     t->rss_before = ct_rss_bytes();
     CT_TRY(ct_exec_create(&t->step.plan, t->team, (ct_exec_options){.poison = c->debug.poison, .lazy = c->debug.poison, .comm = t->comm}, &t->exec));
     set_constants(t);
-    return CT_OK;
+    return t->options.pipeline.stages ? ct_pipeline_create(&t->step, &t->options, &t->schedule, t->exec, t->comm, &t->pipeline) : CT_OK;
 }
 
 static ct_status make_data(ct_trainer *t) {
     const ct_config *c = t->config;
-    int64_t sequences = t->micro_batches * c->training.local_batch_size;
+    int64_t sequences = t->micro_batches * t->options.batch;
     CT_TRY(ct_setup_training_data(c, &t->model, ct_encoder_for_data(t->encoder), sequences * t->share.data_ranks, &t->data));
     t->batch = ct_batch_make(sequences, c->training.seq_len);
     if (!c->validation.enable) return CT_OK;
@@ -84,6 +84,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY(ct_setup_step_options(&t->arena, c, &t->model, &parallel, t->rank, &t->options));
     CT_TRY(ct_threads_of_rank(c, t->comm, &t->options.plan.threads, &t->first_core));
     if (t->comm) t->options.plan.near = (ct_near){t->rank - ct_comm_near_index(t->comm), ct_comm_near_count(t->comm), ct_comm_per_node(t->comm)};
+    CT_TRY(ct_setup_pipeline(&t->arena, c, &t->model, &t->options, &t->schedule));
     t->share = ct_share_of(&t->options, c);
     CT_TRY(ct_setup_micro_batches(c, t->share.data_ranks, &t->micro_batches));
     CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_metrics_check_free(c) : CT_OK));
@@ -122,6 +123,8 @@ void ct_trainer_destroy(ct_trainer *t) {
     ct_encoder_destroy(t->encoder);
     ct_batch_free(&t->batch);
     ct_batch_free(&t->eval_batch);
+    ct_pipeline_destroy(t->pipeline);
+    ct_schedule_deinit(&t->schedule);
     ct_exec_destroy(t->exec);
     ct_team_destroy(t->team);
     ct_step_deinit(&t->step);
@@ -137,24 +140,55 @@ static int64_t count_valid(const int32_t *labels, int64_t n) {
 }
 
 static void feed_micro(ct_trainer *t, int64_t micro) {
-    int64_t b = t->config->training.local_batch_size;
+    int64_t b = t->options.batch;
     ct_batch_feed(t->exec, "micro", &t->share, &t->batch, micro * b, b, t->config->training.seq_len);
     set_i32(t, "micro:first", micro == 0);
 }
 
 static ct_status nonfinite(ct_trainer *t, int64_t step, const char *what, double value) {
     char where[256] = "";
-    for (int64_t m = 0; m < t->micro_batches && !where[0]; m++) {
+    for (int64_t m = 0; m < t->micro_batches && !where[0] && !t->pipeline; m++) {
         feed_micro(t, m);
         CT_TRY(ct_exec_find_nonfinite(t->exec, CT_PROGRAM_MICRO, where, sizeof where));
     }
     CT_FAIL(CT_NONFINITE, "step %lld: the %s is %g; the first to produce a value that is not finite is %s", (long long)step, what,
-            value, where[0] ? where : "the sum over the step");
+            value, where[0]      ? where
+            : t->pipeline ? "not looked for in a pipeline"
+                          : "the sum over the step");
+}
+
+// One run of a pipeline's schedule.
+typedef struct {
+    ct_trainer *trainer;
+    int64_t first; // its first micro-batch among those of the step
+    float inv_count;
+    unsigned char has_run[CT_PROGRAMS]; // in this step: what is piled up is there already
+} pipeline_run;
+
+static void feed_stage(void *context, ct_program program, int micro) {
+    pipeline_run *r = context;
+    ct_trainer *t = r->trainer;
+    const char *name = t->step.programs[program].name;
+    char text[32];
+    ct_batch_feed(t->exec, name, &t->share, &t->batch, (r->first + micro) * t->options.batch, t->options.batch, t->config->training.seq_len);
+    snprintf(text, sizeof text, "%s:first", name);
+    set_i32(t, text, !r->has_run[program]);
+    snprintf(text, sizeof text, "%s:inv_count", name);
+    set_f32(t, text, r->inv_count);
+    r->has_run[program] = 1;
+}
+
+static ct_status run_pipeline(ct_trainer *t, float inv_count) {
+    pipeline_run r = {.trainer = t, .inv_count = inv_count};
+    for (; r.first < t->micro_batches; r.first += t->schedule.micros) CT_TRY(ct_pipeline_run(t->pipeline, feed_stage, &r));
+    return CT_OK;
 }
 
 static ct_status run_micros(ct_trainer *t, int64_t valid) {
-    set_f32(t, "micro:inv_count", valid > 0 ? (float)(1.0 / (double)valid) : 0);
+    float inv_count = valid > 0 ? (float)(1.0 / (double)valid) : 0;
     CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_PROLOGUE));
+    if (t->pipeline) return run_pipeline(t, inv_count);
+    set_f32(t, "micro:inv_count", inv_count);
     for (int64_t m = 0; m < t->micro_batches; m++) {
         feed_micro(t, m);
         CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_MICRO));
@@ -165,8 +199,8 @@ static ct_status run_micros(ct_trainer *t, int64_t valid) {
 // Reads this rank's part of the next step's sequences, and counts what counts in all of them.
 static ct_status read_step(ct_trainer *t, int64_t *out_valid) {
     const ct_config_training *c = &t->config->training;
-    int64_t sequences = t->micro_batches * c->local_batch_size, got = 0, start = ct_data_position(t->data);
-    CT_TRY(ct_batch_read(t->data, &t->share, start, t->micro_batches, c->local_batch_size, c->seq_len, t->batch, &got));
+    int64_t sequences = t->micro_batches * t->options.batch, got = 0, start = ct_data_position(t->data);
+    CT_TRY(ct_batch_read(t->data, &t->share, start, t->micro_batches, t->options.batch, c->seq_len, t->batch, &got));
     CT_CHECK(got == sequences, CT_INVALID, "the training data ended before step %lld", (long long)(t->position + 1));
     ct_data_release(t->data, start + sequences * t->share.data_ranks);
     *out_valid = count_valid(t->batch.labels, sequences * c->seq_len);
@@ -176,7 +210,7 @@ static ct_status read_step(ct_trainer *t, int64_t *out_valid) {
 ct_status ct_trainer_step(ct_trainer *t, ct_step_report *out) {
     const ct_config_training *c = &t->config->training;
     double start = ct_now_s(), waited = ct_data_waited_s(t->data);
-    int64_t step = t->position + 1, valid, tokens = t->micro_batches * t->share.data_ranks * c->local_batch_size * c->seq_len;
+    int64_t step = t->position + 1, valid, tokens = t->micro_batches * t->share.data_ranks * t->options.batch * c->seq_len;
     CT_TRY_AS(ct_trainer_agree(t, read_step(t, &valid)), "reading the batch of step %lld", (long long)step);
     CT_TRY(ct_count_of_all(t, &valid));
     *out = (ct_step_report){.step = step, .tokens = tokens, .lr = ct_schedule_lr(t->config, t->schedule_step + 1)};
@@ -211,6 +245,14 @@ static ct_status read_eval(ct_trainer *t, int64_t *out_got) {
     return CT_OK;
 }
 
+static void feed_eval(void *context, ct_program program, int micro) {
+    ct_trainer *t = context;
+    const ct_config_validation *c = &t->config->validation;
+    (void)program, (void)micro;
+    ct_batch_feed(t->exec, "eval", &t->share, &t->eval_batch, 0, c->local_batch_size, c->seq_len);
+    set_i32(t, "eval:first", 1);
+}
+
 static ct_status eval_batches(ct_trainer *t, double *sum, int64_t *valid) {
     const ct_config_validation *c = &t->config->validation;
     int64_t b = c->local_batch_size;
@@ -222,9 +264,11 @@ static ct_status eval_batches(ct_trainer *t, double *sum, int64_t *valid) {
         CT_TRY(ct_count_of_all(t, &all));
         if (all == 0) break;
         ct_data_release(t->validation, ct_data_position(t->validation) + all);
-        ct_batch_feed(t->exec, "eval", &t->share, &t->eval_batch, 0, b, c->seq_len);
-        set_i32(t, "eval:first", 1);
-        CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_EVAL));
+        if (t->pipeline) CT_TRY(ct_pipeline_eval(t->pipeline, feed_eval, t));
+        else {
+            feed_eval(t, CT_PROGRAM_EVAL, 0);
+            CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_EVAL));
+        }
         double loss;
         CT_TRY(ct_loss_of_all(t, &loss));
         *sum += loss;

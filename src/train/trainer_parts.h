@@ -2,6 +2,7 @@
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weights.h"
+#include "train/pipeline.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -26,6 +27,8 @@ struct ct_trainer {
     ct_team *team;
     int first_core;
     ct_exec *exec;
+    ct_schedule schedule;   // of a pipeline; empty: there is none
+    ct_pipeline *pipeline;
     ct_encoder *encoder;
     ct_data *data, *validation;
     char *validation_start; // state of the validation loader before its first batch
@@ -58,6 +61,8 @@ void ct_batch_feed(ct_exec *exec, const char *program, const ct_share_of_batch *
 ct_status ct_threads_of_rank(const ct_config *config, ct_comm *comm, int *out_threads, int *out_first_core);
 
 // ---- ranks.c: what a rank holds of a state, and what ranks tell one another ----
+// Has this rank the state at all? (Others are another pipeline stage's.)
+int ct_state_is_here(const ct_step *step, const char *name);
 // The region of a state by its name; *out_owner is 1 on one of the ranks that hold the same.
 ct_region ct_region_of_state(const ct_step *step, int rank, const char *name, int *out_owner);
 // All ranks succeed, or all fail with one's error.

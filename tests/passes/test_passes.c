@@ -68,7 +68,7 @@ static void precision_reads_weights_in_bf16_and_keeps_norms_and_sums_in_f32(void
                    " %10 = matmul_dx(%9, %5) : bf16[B=2, T=3, D=4] @ input-grad w\n"
                    " %11 = matmul_dw(%9, %7) : f32[N=6, D=4] @ weight-grad w\n"
                    " output dx = %10\n output dw = %11\n}");
-    assert_ok(ct_pass_prologue(&to, &prologue));
+    assert_ok(ct_pass_prologue(&(const ct_graph *){&to}, 1, &prologue));
     assert_is(&prologue, "program prologue {" DIMS
                          " %0 = parameter e : f32[V=5, D=4]\n"
                          " %1 = weight-lowp \"e.bf16\" : bf16[V=5, D=4]\n"

@@ -22,9 +22,14 @@ void ct_exec_destroy(ct_exec *exec);
 // The memory of a kept buffer: a state by its name, a feed or an output by "program:name". NULL where the plan has none.
 void *ct_exec_data(ct_exec *exec, const char *name);
 
+// Where a slot of a saved value lies, by the value's name.
+void *ct_exec_slot(ct_exec *exec, const char *name, int slot);
+
 // Runs one program from start to end. Where it moves data between ranks, all of them run it, and it returns when all have read what they
 // need. Errors are those of comm: a rank that is lost, or fails.
 ct_status ct_exec_run(ct_exec *exec, ct_program program);
+// The same, with what the programs of a pipeline stage save for one another in this slot.
+ct_status ct_exec_run_slot(ct_exec *exec, ct_program program, int slot);
 
 // Runs one program and stops behind the first instruction that wrote a NaN or an infinity into a float output, which then is
 // described in text of at most `size` bytes ("layers.3.attention.wq (matmul, forward)"); empty where none did. −inf in a

@@ -75,6 +75,7 @@ typedef struct {
 // What placement should know of a value; the model builder says so, and gradients inherit it.
 typedef enum {
     CT_HINT_NONE,
+    CT_HINT_STAGES,   // each pipeline stage has its own part of a sum
     CT_HINT_RESIDUAL, // the stream between layers: cut by every axis that may cut one of its dims, never partial
 } ct_hint;
 
@@ -97,6 +98,8 @@ typedef enum {
     CT_GRADIENT,  // gradient accumulator
     CT_WEIGHT_LOWP, // the step's low-precision cast of a weight
     CT_STATE,     // any other state: loss sum, norm, key-value cache
+    CT_SAVED,     // what another program of a pipeline stage leaves for this one, a micro-batch apart. Its name begins with "%", and so does the
+                  // name of the output that it is there
     CT_INPUT_KINDS
 } ct_input_kind;
 const char *ct_input_kind_name(ct_input_kind kind);

@@ -36,6 +36,7 @@ enum {
     CT_OP_MOVE = 16,    // no kernel: data moves between ranks, by the layouts of input and output (graph/reshard.h)
     CT_OP_ROTATE = 32,  // of a move: each rank gets what the rank attrs[1] places before it on axis attrs[0] has, the last's going to the first
     CT_OP_BLOCKS = 64,  // fixed indices may be cut: the op then works on each rank's blocks by themselves, for passes that know what that means
+    CT_OP_PARTS = 1 << 29, // of a move: what ranks have becomes parts of a sum
     CT_OP_MACRO = 128,  // no kernel: a pass must expand it before the plan
     CT_OP_LINEAR0 = 256, // linear in input 0 (a partial sum may pass through), LINEAR0 << i for input i < 8
     CT_LINEAR_INPUTS = 8,

@@ -7,8 +7,8 @@
 // "<parameter>.bf16" instead, and all that follows takes that dtype by inference. With compute = f32 the graph is copied as it is.
 ct_status ct_pass_precision(const ct_graph *from, ct_dtype compute, ct_graph *to);
 
-// The program that refreshes those states: one cast for each weight-lowp input of `micro`.
-ct_status ct_pass_prologue(const ct_graph *micro, ct_graph *to);
+// The program that refreshes those states: one cast for each weight-lowp input of `readers`.
+ct_status ct_pass_prologue(const ct_graph *const *readers, int count, ct_graph *to);
 
 // Expands lm_loss into chunks of at most chunk_tokens tokens (whole rows, or parts of one row): logits of a chunk, loss, and, where
 // they are used, its dh and its part of dW, in the same visit. No chunk outlives the next but for dW's running sum.

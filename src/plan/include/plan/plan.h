@@ -16,7 +16,10 @@ typedef enum {
     CT_PROGRAM_UPDATE,   // norm, clip, optimizer
     CT_PROGRAM_EVAL,
     CT_PROGRAM_GENERATE,
-    CT_PROGRAMS
+    CT_PROGRAM_STAGES, // of a pipeline, in the place of micro and eval: those of a rank's first stage, then of its next (ct_stage_program_of)
+    CT_MOST_STAGES = 16, // of a rank
+    CT_STAGE_PROGRAMS = 4, // forward, input-grad, weight-grad, eval
+    CT_PROGRAMS = CT_PROGRAM_STAGES + CT_MOST_STAGES * CT_STAGE_PROGRAMS
 } ct_program;
 
 // What a buffer's bytes count as.
@@ -39,6 +42,7 @@ typedef struct {
     int first, last;
     ct_bytes_kind kind;
     int kept;   // lives between runs
+    int slots;  // of kept ones: so many of these bytes behind one another, one for each micro-batch under way
     int shared; // in the shared space: peers read it
     const char *name; // of kept ones
 } ct_buffer;
@@ -103,6 +107,7 @@ typedef struct {
     const char *isa_limit; // NULL: what the machine has
     ct_near near;          // ranks whose memory this one can read
     int no_overlap;        // 1: moves begin where they end
+    int slots[CT_MOST_STAGES]; // of what a stage's programs save for one another; 0: 1
     int in_parts;          // 1: readers of gathered activations, and makers of sums, run on the part of one rank at a time (async tensor parallel)
 } ct_plan_options;
 
@@ -110,6 +115,7 @@ typedef struct {
 ct_status ct_plan_make(const ct_graph *const programs[CT_PROGRAMS], ct_plan_options options, ct_plan *out_plan);
 void ct_plan_deinit(ct_plan *plan);
 const char *ct_program_name(ct_program program);
+int ct_program_find(const char *name); // of those outside a pipeline's stages; CT_PROGRAMS: there is none
 
 // Index of a kept buffer: state by its name; feeds and outputs by "program:name". -1: none.
 int ct_plan_find_kept(const ct_plan *plan, const char *name);

@@ -52,8 +52,9 @@ ct_status ct_schedule_lower(const ct_schedule *compute, ct_schedule *out_lowered
 // waiting for ever. CT_INVALID says which action of which rank, and why.
 ct_status ct_schedule_verify(const ct_schedule *schedule);
 
-// The most micro-batches whose forward has begun on a stage and whose weight gradients are not done, and for each micro-batch a slot below that
-// number which it has alone meanwhile (room for `micros`).
-int ct_schedule_slots(const ct_schedule *schedule, int stage, int *out_slots);
+// Room for what lives from a forward (or its receive) to its weight gradients: for each stage how many slots it needs, and each micro-batch's own
+// among them, [stage · micros + micro]. As many as are under way at once, and more only where a slot whose messages are not yet received would
+// stop the schedule. The schedule is lowered and verified.
+void ct_schedule_slots(const ct_schedule *schedule, int *out_counts, int *out_slot_of);
 
 void ct_action_print(ct_action action, char *out, size_t size);

@@ -12,7 +12,8 @@ ct_status ct_setup_plugins(const ct_config *config);
 // The model that [model] and [model.args] say, in the arena. Errors name the key and where it was set.
 ct_status ct_setup_model(ct_arena *arena, const ct_config *config, ct_model *out_model);
 
-// Micro-batches of a step on `data_ranks` ranks: global_batch_size / (local_batch_size × data_ranks); an error where it doesn't divide.
+// Micro-batches of a step on `data_ranks` ranks: global_batch_size / (local_batch_size × data_ranks), each in as many as a pipeline has; an error
+// where it doesn't divide.
 ct_status ct_setup_micro_batches(const ct_config *config, int data_ranks, int64_t *out_count);
 
 // The fewest ranks that the degrees of [parallelism] allow.

@@ -3,13 +3,22 @@
 #include "models/model.h"
 #include "ops/ops.h"
 #include "parallel/place.h"
+#include "parallel/stages.h"
 #include "passes/passes.h"
 #include "plan/plan.h"
+
+// Of a pipeline. stages 0: none.
+typedef struct {
+    int stages;
+    const char *const *const *modules; // by stage (parallel/stages.h)
+    int local_count, local[CT_MOST_STAGES]; // this rank's stages, ascending; plan.slots says how many micro-batches each has under way
+} ct_step_pipeline;
 
 typedef struct {
     int64_t batch, seq_len;           // sequences of a micro-batch on one data rank, and tokens of a sequence
     int64_t eval_batch, eval_seq_len; // the same of validation; 0: no eval program
     ct_parallel parallel;             // all zero: one rank
+    ct_step_pipeline pipeline;
     int rank;                         // whose plan is made
     int64_t cache_len;                // > 0: a generate program of one row and one token, and nothing else
     ct_dtype compute;                 // CT_F32 or CT_BF16
@@ -22,12 +31,27 @@ typedef struct {
     ct_plan_options plan;
 } ct_step_options;
 
+// Saved values that pass a stage's boundaries: their names in this stage, in the order in which they are sent.
+typedef enum { CT_FROM_BEFORE, CT_TO_NEXT, CT_FROM_NEXT, CT_TO_BEFORE, CT_EVAL_FROM_BEFORE, CT_EVAL_TO_NEXT, CT_BOUNDARIES } ct_boundary;
+typedef struct {
+    const char **names[CT_BOUNDARIES];
+    int counts[CT_BOUNDARIES];
+} ct_step_messages;
+
 typedef struct {
     ct_graph programs[CT_PROGRAMS]; // placed: global types
     ct_graph local[CT_PROGRAMS];    // what this rank runs, and the plan is of
     int has[CT_PROGRAMS];
+    ct_arena arena;
+    ct_graph whole_micro, whole_eval; // of a pipeline: what its stages were cut from
+    ct_step_messages messages[CT_MOST_STAGES]; // by the rank's stage
     ct_plan plan;
 } ct_step;
+
+static inline ct_program ct_stage_program_of(int local_stage, int part) {
+    return (ct_program)(CT_PROGRAM_STAGES + local_stage * CT_STAGE_PROGRAMS + part);
+}
+enum { CT_PART_EVAL = CT_STAGE_PROGRAMS - 1 };
 
 // Builds every program and plans them. Caller deinits.
 ct_status ct_step_make(const ct_model *model, const ct_step_options *options, ct_step *out_step);
@@ -36,6 +60,6 @@ void ct_step_deinit(ct_step *step);
 // Names of a parameter's moments, as in checkpoints; in the arena.
 const char *ct_moment_name(ct_arena *arena, const char *parameter, int second);
 
-// Builds the update program: norm of all gradients, clip factor, AdamW of every parameter of `model`, whose micro program is `micro`.
+// Builds the update program: norm of all gradients, clip factor, AdamW of the parameters of `model` whose gradients these programs pile up.
 // Feeds "scalars" f64[2] = {lr, step}, "false"; output "grad_norm". (optimizer.c)
-ct_status ct_step_build_update(const ct_model *model, const ct_graph *micro, const ct_step_options *options, ct_graph *update);
+ct_status ct_step_build_update(const ct_model *model, const ct_graph *const *micros, int count, const ct_step_options *options, ct_graph *update);

@@ -1,0 +1,27 @@
+// A pipeline of stages over the ranks of the axis pp: set up from the configuration, and run by its schedule.
+#pragma once
+#include "schedule/schedule.h"
+#include "train/setup.h"
+#include "exec/exec.h"
+
+// Micro-batches of a pipeline's run (local_batch_size / pipeline_parallel_microbatch_size); 1 without one.
+int64_t ct_pipeline_micros(const ct_config *config);
+
+// Fills in options->pipeline and plan.slots for options->rank, and makes the lowered, verified schedule; nothing, and an empty one, where the mesh
+// has no axis pp. Errors name the keys. What it points to lives in the arena; the caller deinits the schedule.
+ct_status ct_setup_pipeline(ct_arena *arena, const ct_config *config, const ct_model *model, ct_step_options *options, ct_schedule *out_schedule);
+
+// The exchanges and slots of a rank in its pipeline. Borrows all it is given.
+typedef struct ct_pipeline ct_pipeline;
+ct_status ct_pipeline_create(const ct_step *step, const ct_step_options *options, const ct_schedule *schedule, ct_exec *exec, ct_comm *comm,
+                             ct_pipeline **out_pipeline);
+void ct_pipeline_destroy(ct_pipeline *pipeline); // NULL is fine
+
+// Called before a program of a stage runs, to write its feeds: micro-batch number `micro` of this run.
+typedef void ct_pipeline_feed(void *context, ct_program program, int micro);
+
+// Runs every action of this rank once: forward, input gradients and weight gradients of all micro-batches.
+ct_status ct_pipeline_run(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context);
+
+// One batch of validation through all stages.
+ct_status ct_pipeline_eval(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context);
