@@ -102,8 +102,34 @@ static ct_status keep_inputs(planning *p, int which) {
     return CT_OK;
 }
 
+// What ranks of other pipeline stages read lies at one place in all their plans, which share nothing else: in front.
+static ct_status keep_for_other_stages(planning *p, int which) {
+    ct_plan_program *program = &p->plan->programs[which];
+    const ct_graph *g = program->graph;
+    int pp = ct_mesh_find(&g->mesh, "pp");
+    for (int n = 0; pp >= 0 && n < g->nodes_count; n++) {
+        if (!(g->nodes[n].op->flags & CT_OP_MOVE) || !(ct_move_axes(g, &g->nodes[n]) >> pp & 1)) continue;
+        int root = ct_alias_root(&p->aliases[which], g->nodes[n].inputs[ct_moved_operand(&g->nodes[n])], NULL), index;
+        CT_CHECK(program->value_buffer[root] >= 0, CT_UNSUPPORTED, "%s in %s: a state that other pipeline stages read", g->nodes[n].op->name,
+                 g->nodes[n].from.module);
+        CT_ASSERT(p->plan->common_count < MOST_COMMON, "more than %d moves between pipeline stages", MOST_COMMON);
+        const char *name = ct_arena_format(&p->plan->arena, "%%%s.stages.%d", g->name, p->plan->common_count);
+        CT_TRY(keep(p, name, p->aliases[which].bytes[root], CT_BYTES_COMMUNICATION, &index));
+        p->plan->kept[index].shared = p->plan->kept[index].common = 1;
+        program->value_buffer[root] = -1 - index;
+        p->plan->common_count++;
+    }
+    return CT_OK;
+}
+
 static void place_kept(ct_plan *plan) {
     for (int i = 0; i < plan->kept_count; i++) {
+        if (!plan->kept[i].common) continue;
+        plan->kept[i].offset = plan->shared_kept_bytes;
+        plan->shared_kept_bytes += plan->kept[i].bytes;
+    }
+    for (int i = 0; i < plan->kept_count; i++) {
+        if (plan->kept[i].common) continue;
         size_t *end = plan->kept[i].shared ? &plan->shared_kept_bytes : &plan->kept_bytes;
         plan->kept[i].offset = *end;
         *end += plan->kept[i].bytes * (size_t)plan->kept[i].slots;
@@ -266,6 +292,7 @@ static ct_status plan_all(planning *p) {
     int names = 0;
     for (int w = 0; w < CT_PROGRAMS; w++)
         if (plan->programs[w].graph) names += plan->programs[w].graph->inputs_count + plan->programs[w].graph->outputs_count;
+    names += MOST_COMMON;
     p->slots = 2 * names + 1;
     p->names = CT_ARENA_ARRAY(&plan->arena, struct name_slot, p->slots);
     plan->kept = CT_ARENA_ARRAY(&plan->arena, ct_buffer, names + 1);
@@ -276,6 +303,7 @@ static ct_status plan_all(planning *p) {
         program->value_offset = CT_ARENA_ARRAY(&plan->arena, size_t, program->graph->values_count + 1);
         program->value_buffer = CT_ARENA_ARRAY(&plan->arena, int, program->graph->values_count + 1);
         CT_TRY_AS(keep_inputs(p, w), "planning program %s", ct_program_name((ct_program)w));
+        CT_TRY_AS(keep_for_other_stages(p, w), "planning program %s", ct_program_name((ct_program)w));
         planning_overlap(p, w);
     }
     place_kept(plan);

@@ -11,7 +11,7 @@ typedef struct {
     int *first, *last; // by node: from where to where its instructions run
 } planned_overlap;
 
-enum { MOST_MESSAGES = 64 };
+enum { MOST_MESSAGES = 64, MOST_COMMON = 16 };
 
 typedef struct {
     ct_plan *plan;

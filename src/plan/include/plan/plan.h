@@ -44,6 +44,7 @@ typedef struct {
     int kept;   // lives between runs
     int slots;  // of kept ones: so many of these bytes behind one another, one for each micro-batch under way
     int shared; // in the shared space: peers read it
+    int common; // other pipeline stages' ranks do, too: it lies at the same place in their plans
     const char *name; // of kept ones
 } ct_buffer;
 
@@ -91,7 +92,7 @@ typedef struct {
 typedef struct {
     ct_arena arena;
     ct_buffer *kept;
-    int kept_count;
+    int kept_count, common_count;
     size_t kept_bytes, shared_kept_bytes;
     ct_plan_program programs[CT_PROGRAMS];
     size_t peak_bytes; // extent of both spaces: kept + the largest program's temporaries
