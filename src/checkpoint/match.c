@@ -35,6 +35,7 @@ static void report(ct_string *out, misfits *list, const char *what) {
 
 static int is_ignored(const char *name, const ct_load_options *options) {
     if (options->allow_unexpected) return 1;
+    if (options->is_elsewhere && options->is_elsewhere(options->elsewhere, name)) return 1;
     for (int i = 0; i < options->ignored_count; i++)
         if (!strncmp(name, options->ignored_prefixes[i], strlen(options->ignored_prefixes[i]))) return 1;
     return 0;

@@ -11,6 +11,18 @@ static void warn(void *context, const char *text) {
     fprintf(stderr, "ctitan: %s\n", text);
 }
 
+// A tensor that the model has, here or in another pipeline stage.
+static int is_of_model(const void *elsewhere, const char *name) {
+    const ct_model *model = elsewhere;
+    for (int i = 0; i < model->parameters_count; i++) {
+        const char *own = model->parameters[i].name, *rest = strstr(name, own);
+        size_t n = strlen(own);
+        if (rest == name && !name[n]) return 1;
+        if (rest == name + 10 && !strncmp(name, "optimizer.", 10) && (!strcmp(rest + n, ".exp_avg") || !strcmp(rest + n, ".exp_avg_sq"))) return 1;
+    }
+    return 0;
+}
+
 static int excluded(const ct_config_checkpoint *c, const char *what) {
     for (int i = 0; i < c->exclude_from_loading.count; i++)
         if (!strcmp(c->exclude_from_loading.items[i], what)) return 1;
@@ -138,7 +150,8 @@ static ct_status restore(ct_trainer *t, const char *path, int64_t step, int *out
     int count, moments = !excluded(&t->config->checkpoint, "optimizer");
     ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), moments, 0, &count);
     const char *const ignored[] = {"optimizer."};
-    ct_load_options options = {.warn = warn, .optional_prefix = "optimizer.", .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1};
+    ct_load_options options = {.warn = warn, .optional_prefix = "optimizer.", .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1,
+                               .is_elsewhere = is_of_model, .elsewhere = &t->model};
     ct_checkpoint *checkpoint = NULL;
     ct_status status = t->comm && ct_comm_size(t->comm) > 1
                            ? load_together(t, path, step, &options, tensors, count, &checkpoint)
@@ -161,14 +174,14 @@ static ct_status load_foreign(const char *path, const ct_model *model, const ct_
     ct_llama_shape known = ct_shape_of_model(model);
     ct_weights *weights;
     CT_TRY(ct_weights_open(path, &known, warn, NULL, &weights));
-    ct_status status = ct_weights_load(weights, &(ct_load_options){.warn = warn}, tensors, count);
+    ct_status status = ct_weights_load(weights, &(ct_load_options){.warn = warn, .is_elsewhere = is_of_model, .elsewhere = model}, tensors, count);
     ct_weights_close(weights);
     return status;
 }
 
-static ct_status load_own(const char *path, const ct_named_tensor *tensors, int count) {
+static ct_status load_own(const char *path, const ct_model *model, const ct_named_tensor *tensors, int count) {
     const char *const ignored[] = {"optimizer.", "ema."};
-    ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = 2};
+    ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = 2, .is_elsewhere = is_of_model, .elsewhere = model};
     ct_checkpoint *checkpoint = NULL;
     ct_status status = is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
                                             : ct_checkpoint_restore(path, -1, &options, tensors, count, &checkpoint);
@@ -193,7 +206,7 @@ ct_status ct_load_weights(const char *path, ct_state_view view) {
     ct_arena arena = {0};
     int count;
     ct_named_tensor *tensors = ct_state_tensors(&arena, view, 0, 0, &count);
-    ct_status status = is_own(path) ? load_own(path, tensors, count) : load_foreign(path, view.model, tensors, count);
+    ct_status status = is_own(path) ? load_own(path, view.model, tensors, count) : load_foreign(path, view.model, tensors, count);
     ct_arena_deinit(&arena);
     return status;
 }

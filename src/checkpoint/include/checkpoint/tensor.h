@@ -42,6 +42,9 @@ typedef struct {
     const char *const *ignored_prefixes; // stored tensors with these prefixes need not be asked for ("optimizer.")
     int ignored_count;
     int allow_unexpected; // stored tensors need not be asked for
+    // Is this stored tensor another rank's to load? NULL: all are asked for here.
+    int (*is_elsewhere)(const void *elsewhere, const char *name);
+    const void *elsewhere;
     int allow_missing;    // tensors that are not stored keep what their data holds
     const char *optional_prefix; // NULL, or: where nothing with this prefix is stored, tensors with it may be missing as well
     int skip_checksums;   // read only the byte ranges needed, and trust them
