@@ -156,12 +156,13 @@ static ct_status cut_all(const ct_step_options *o, const ct_graph *whole, cut_fn
 }
 
 // ---- all programs ----
+static int is_eval(int w) { return w == CT_PROGRAM_EVAL || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS == CT_PART_EVAL); }
+
 // Programs that read weights and pile up gradients. Returns their number.
 static int readers_of(const ct_step *step, const ct_graph *out[CT_PROGRAMS]) {
     int count = 0;
     for (int w = 0; w < CT_PROGRAMS; w++) {
-        int evaluates = w == CT_PROGRAM_EVAL || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS == CT_PART_EVAL);
-        if (step->has[w] && !evaluates && w != CT_PROGRAM_PROLOGUE && w != CT_PROGRAM_UPDATE) out[count++] = &step->programs[w];
+        if (step->has[w] && !is_eval(w) && w != CT_PROGRAM_PROLOGUE && w != CT_PROGRAM_UPDATE) out[count++] = &step->programs[w];
     }
     return count;
 }
@@ -247,4 +248,13 @@ void ct_step_deinit(ct_step *step) {
         ct_graph_deinit(&step->programs[w]);
     }
     *step = (ct_step){0};
+}
+
+double ct_step_flops(const ct_step *step, int64_t micro_batches) {
+    double flops = 0;
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        if (!step->has[w] || is_eval(w) || w == CT_PROGRAM_GENERATE) continue;
+        flops += ct_plan_program_flops(&step->plan, (ct_program)w) * (w == CT_PROGRAM_PROLOGUE || w == CT_PROGRAM_UPDATE ? 1 : (double)micro_batches);
+    }
+    return flops;
 }

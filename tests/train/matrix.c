@@ -14,26 +14,25 @@ typedef struct {
     mesh_result *result;
 } job;
 
-int mesh_ranks(const mesh_cell *c) { return c->dp_replicate * c->dp_shard * c->cp * c->tp; }
+static int pp_of(const mesh_cell *c) { return c->pp ? c->pp : 1; }
+
+int mesh_ranks(const mesh_cell *c) { return pp_of(c) * c->dp_replicate * c->dp_shard * c->cp * c->tp; }
 
 void mesh_print(const mesh_cell *c, char *text, size_t size) {
     char nodes[32] = "";
+    char pipeline[64] = "";
+    if (c->pp > 1) snprintf(pipeline, sizeof pipeline, "pp %d %s of %d  ", c->pp, c->schedule ? c->schedule : "1F1B", c->local_batch);
     if (c->per_node) snprintf(nodes, sizeof nodes, "  nodes of %d", c->per_node);
-    snprintf(text, size, "rep %d  shard %d  cp %d  tp %d%s%s%s%s%s%s%s%s%s", c->dp_replicate, c->dp_shard, c->cp, c->tp, c->no_sp ? "  no sp" : "",
+    snprintf(text, size, "%srep %d  shard %d  cp %d  tp %d%s%s%s%s%s%s%s%s%s", pipeline, c->dp_replicate, c->dp_shard, c->cp, c->tp, c->no_sp ? "  no sp" : "",
              c->no_loss_parallel ? "  no loss-parallel" : "", c->recompute ? "  ac " : "", c->recompute ? c->recompute : "",
              c->rotate ? "  ring" : "", c->reshard ? "  reshard " : "", c->reshard ? c->reshard : "", c->async_tp ? "  async tp" : "", nodes);
-}
-
-static double flops_of(const ct_plan *plan, int64_t micro_batches) {
-    return ct_plan_program_flops(plan, CT_PROGRAM_PROLOGUE) + ct_plan_program_flops(plan, CT_PROGRAM_UPDATE) +
-           (double)micro_batches * ct_plan_program_flops(plan, CT_PROGRAM_MICRO);
 }
 
 static ct_status measure(const job *j, ct_comm *comm, const ct_trainer *trainer) {
     mesh_result *r = j->result;
     const ct_plan *plan = ct_trainer_plan(trainer);
-    int data_ranks = ct_mesh_data_ranks(&plan->programs[CT_PROGRAM_MICRO].graph->mesh);
-    double flops = flops_of(plan, 24 / data_ranks);
+    int data_ranks = ct_mesh_data_ranks(&plan->programs[CT_PROGRAM_PROLOGUE].graph->mesh);
+    double flops = ct_step_flops(ct_trainer_step_made(trainer), 24 / data_ranks);
     int64_t sum = (int64_t)flops, most = (int64_t)flops, peak = (int64_t)plan->peak_bytes;
     CT_TRY(ct_comm_sum_i64(comm, &sum, 1));
     CT_TRY(ct_comm_max_i64(comm, &most, 1));
@@ -67,7 +66,7 @@ static ct_status load(const mesh_cell *c, int64_t steps, ct_arena *arena, ct_con
     int argc = 0;
 #define GIVE(key, ...) argv[argc++] = (char *)(key), argv[argc++] = ct_arena_format(arena, __VA_ARGS__)
     GIVE("--training.seq_len", "96");
-    GIVE("--training.local_batch_size", "1");
+    GIVE("--training.local_batch_size", "%d", c->local_batch ? c->local_batch : 1);
     GIVE("--training.global_batch_size", "24");
     GIVE("--training.steps", "%lld", (long long)(steps > 24 ? steps : 24));
     GIVE("--training.threads", "%d", c->threads ? c->threads : 1);
@@ -76,6 +75,8 @@ static ct_status load(const mesh_cell *c, int64_t steps, ct_arena *arena, ct_con
     GIVE("--model.args.n_heads", "24");
     GIVE("--model.args.hidden_dim", "163");
     GIVE("--model.args.vocab_size", "515");
+    GIVE("--parallelism.pipeline_parallel_degree", "%d", pp_of(c));
+    if (c->schedule) GIVE("--parallelism.pipeline_parallel_schedule", "%s", c->schedule);
     GIVE("--parallelism.data_parallel_replicate_degree", "%d", c->dp_replicate);
     GIVE("--parallelism.data_parallel_shard_degree", "%d", c->dp_shard);
     GIVE("--parallelism.context_parallel_degree", "%d", c->cp);

@@ -10,6 +10,9 @@ typedef struct {
     const char *reshard;   // parallelism.fsdp_reshard_after_forward
     const char *dtype;     // training.mixed_precision_param
     int async_tp;
+    int pp;                // 0: 1
+    const char *schedule;  // parallelism.pipeline_parallel_schedule
+    int local_batch;       // sequences of a data rank in one run of the schedule; 0: 1
     int threads;           // a rank
     int per_node;          // ranks of a node, which alone read one another; 0: all
     const char *const *more; // further overrides, NULL-terminated; NULL: none

@@ -57,6 +57,9 @@ enum { CT_PART_EVAL = CT_STAGE_PROGRAMS - 1 };
 ct_status ct_step_make(const ct_model *model, const ct_step_options *options, ct_step *out_step);
 void ct_step_deinit(ct_step *step);
 
+// FLOPs that this rank executes in a step of so many micro-batches, by the ops' costs.
+double ct_step_flops(const ct_step *step, int64_t micro_batches);
+
 // Names of a parameter's moments, as in checkpoints; in the arena.
 const char *ct_moment_name(ct_arena *arena, const char *parameter, int second);
 

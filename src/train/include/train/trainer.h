@@ -48,6 +48,7 @@ void ct_stop_watch(ct_stop_handlers *out_saved);
 void ct_stop_unwatch(const ct_stop_handlers *saved);
 
 // Parts, for tests and tools.
+const ct_step *ct_trainer_step_made(const ct_trainer *trainer);
 const ct_plan *ct_trainer_plan(const ct_trainer *trainer);
 ct_exec *ct_trainer_exec(ct_trainer *trainer);
 const ct_model *ct_trainer_model(const ct_trainer *trainer);

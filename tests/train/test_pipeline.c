@@ -1,0 +1,113 @@
+// A pipeline changes no bit: every schedule, cut, mesh and recomputation gives the losses and gradient norms of the same mesh without one, at equal
+// micro-batches, in f32 and in bf16, in memory that holds NaN until something is written to it.
+#include "matrix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { STEPS = 4 };
+
+static const char *const deep[] = {"--model.args.n_layers", "6", "--debug.poison", NULL};
+static const char *const schedules[] = {"GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
+
+static mesh_result run(mesh_cell cell) {
+    mesh_result r;
+    ct_status status = mesh_run(&cell, STEPS, &r);
+    char name[200];
+    mesh_print(&cell, name, sizeof name);
+    if (status) fail_msg("%s: %s", name, ct_error_text(status));
+    return r;
+}
+
+static void check(mesh_cell cell, const mesh_result *without) {
+    mesh_result r = run(cell);
+    char name[200];
+    mesh_print(&cell, name, sizeof name);
+    int same;
+    double error = mesh_compare(without, &r, &same);
+    printf("%-80s %s\n", name, same ? "same bits" : "");
+    if (!same) fail_msg("%s: losses or norms have other bits; losses differ by %.2e", name, error);
+    mesh_result_free(&r);
+}
+
+static void every_schedule_gives_the_bits_of_no_pipeline(void **state) {
+    (void)state;
+    mesh_result without = run((mesh_cell){MESH(1, 1, 1, 1), .more = deep});
+    for (int i = 0; i < SCHEDULES; i++)
+        for (int pp = 2; pp <= 4; pp++) check((mesh_cell){MESH(1, 1, 1, 1), .pp = pp, .schedule = schedules[i], .local_batch = pp == 3 ? 6 : 8, .more = deep}, &without);
+    mesh_result_free(&without);
+}
+
+static void every_mesh_gives_its_bits_with_a_pipeline(void **state) {
+    (void)state;
+    const mesh_cell meshes[] = {{MESH(1, 2, 1, 1)}, {MESH(2, 2, 1, 1), .recompute = "full"}, {MESH(1, 1, 1, 2)},
+                                {MESH(1, 1, 2, 1), .rotate = "alltoall"}, {MESH(1, 1, 2, 2), .recompute = "selective"},
+                                {MESH(1, 2, 1, 2), .dtype = "bfloat16"}, {MESH(1, 1, 1, 3), .no_sp = 1, .no_loss_parallel = 1}};
+    for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
+        mesh_cell c = meshes[i];
+        c.more = deep;
+        mesh_result without = run(c);
+        c.pp = 2, c.local_batch = 6;
+        int split = i % 2 ? 4 : 5; // zero-bubble schedules take the backward apart
+        c.schedule = "1F1B";
+        check(c, &without);
+        c.schedule = schedules[split];
+        check(c, &without);
+        c.per_node = 1, c.async_tp = c.tp > 1; // everything is a message
+        check(c, &without);
+        mesh_result_free(&without);
+    }
+}
+
+// Stages by name, by layers per stage, and uneven ones; more runs of the schedule than one in a step.
+static void every_cut_gives_the_bits_of_no_pipeline(void **state) {
+    (void)state;
+    static const char *const named[] = {"--model.args.n_layers", "3", "--parallelism.module_fqns_per_model_part",
+                                        "[[\"tok_embeddings\", \"layers.0\", \"layers.1\"], [\"layers.2\"], [\"norm\"], [\"output\"]]", NULL};
+    static const char *const three[] = {"--model.args.n_layers", "3", NULL};
+    static const char *const per_stage[] = {"--model.args.n_layers", "3", "--parallelism.pipeline_parallel_layers_per_stage", "1",
+                                            "--parallelism.pipeline_parallel_first_stage_less_layers", "0",
+                                            "--parallelism.pipeline_parallel_last_stage_less_layers", "0", NULL};
+    mesh_result without = run((mesh_cell){MESH(1, 1, 1, 1), .more = three});
+    check((mesh_cell){MESH(1, 1, 1, 1), .pp = 4, .schedule = "1F1B", .local_batch = 4, .more = named}, &without);
+    check((mesh_cell){MESH(1, 1, 1, 1), .pp = 2, .schedule = "ZBVZeroBubble", .local_batch = 4, .more = named}, &without);
+    check((mesh_cell){MESH(1, 1, 1, 1), .pp = 3, .schedule = "GPipe", .local_batch = 3, .more = per_stage}, &without);
+    mesh_result_free(&without);
+}
+
+static void refuses(mesh_cell cell, const char *text) {
+    mesh_result r;
+    ct_status status = mesh_run(&cell, 1, &r);
+    assert_non_null(status);
+    if (!strstr(ct_error_text(status), text)) fail_msg("\"%s\" does not say \"%s\"", ct_error_text(status), text);
+    mesh_result_free(&r);
+}
+
+static void what_cannot_be_cut_is_an_error_that_says_what_can(void **state) {
+    (void)state;
+    static const char *const twice[] = {"--parallelism.module_fqns_per_model_part",
+                                        "[[\"tok_embeddings\", \"layers.0\"], [\"layers.0\", \"layers.1\", \"norm\", \"output\"]]", NULL};
+    static const char *const missing[] = {"--parallelism.module_fqns_per_model_part", "[[\"tok_embeddings\", \"layers.0\"], [\"norm\", \"output\"]]", NULL};
+    static const char *const strange[] = {"--parallelism.module_fqns_per_model_part",
+                                          "[[\"tok_embeddings\", \"layers.0\", \"layer.1\"], [\"layers.1\", \"norm\", \"output\"]]", NULL};
+    static const char *const odd[] = {"--parallelism.pipeline_parallel_microbatch_size", "5", NULL};
+    refuses((mesh_cell){MESH(1, 1, 1, 1), .pp = 2, .schedule = "Interleaved1F1B", .local_batch = 12, .more = odd}, "is not a multiple of pipeline_parallel_microbatch_size = 5");
+    refuses((mesh_cell){MESH(1, 1, 1, 1), .pp = 4, .schedule = "Interleaved1F1B", .local_batch = 6}, "stages");
+    refuses((mesh_cell){MESH(1, 1, 1, 1), .pp = 4, .schedule = "InterleavedZeroBubble", .local_batch = 12, .more = (const char *const[]){"--model.args.n_layers", "6", "--training.global_batch_size", "9", NULL}}, "global_batch_size");
+    refuses((mesh_cell){MESH(1, 1, 1, 1), .pp = 2, .schedule = "DualPipeV", .local_batch = 3, .more = deep}, "at least 4 micro-batches, not 3");
+    refuses((mesh_cell){MESH(1, 1, 1, 1), .pp = 2, .local_batch = 4, .more = twice}, "module layers.0 is in pipeline stages 0 and 1");
+    refuses((mesh_cell){MESH(1, 1, 1, 1), .pp = 2, .local_batch = 4, .more = missing}, "no pipeline stage has the module of layers.1.");
+    refuses((mesh_cell){MESH(1, 1, 1, 1), .pp = 2, .local_batch = 4, .more = strange}, "the model has no module layer.1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule_gives_the_bits_of_no_pipeline), cmocka_unit_test(every_mesh_gives_its_bits_with_a_pipeline),
+                                       cmocka_unit_test(every_cut_gives_the_bits_of_no_pipeline),
+                                       cmocka_unit_test(what_cannot_be_cut_is_an_error_that_says_what_can)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
