@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "kernels/peak.h"
 #include "train/explain.h"
-#include "train/setup.h"
+#include "train/pipeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +31,7 @@ typedef struct {
     ct_step_options options;
     ct_step step;
     ct_choices choices;
+    ct_schedule schedule; // of a pipeline
     int64_t micro_batches;
 } planned;
 
@@ -44,6 +45,7 @@ static ct_status load(planned *p, const char *path, int argc, char **argv) {
     CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
     CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
     p->options.parallel.choices = &p->choices;
+    CT_TRY(ct_setup_pipeline(&p->arena, p->config, &p->model, &p->options, &p->schedule));
     int together = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
     p->options.plan.near.count = p->options.plan.near.per_node = p->config->comm.shared_memory ? together : 1;
     return ct_step_make(&p->model, &p->options, &p->step);
@@ -53,6 +55,7 @@ static int finish(planned *p, const char *command, ct_status status) {
     if (status) fprintf(stderr, "ctitan %s: %s\n", command, ct_error_text(status));
     ct_step_deinit(&p->step);
     ct_choices_deinit(&p->choices);
+    ct_schedule_deinit(&p->schedule);
     ct_arena_deinit(&p->arena);
     return status ? 1 : ct_finish_output(command);
 }
@@ -111,7 +114,8 @@ int ct_cmd_plan(int argc, char **argv) {
         ct_status unbuilt = ct_config_check_train(p.config, json ? NULL : print_note, NULL);
         if (unbuilt) fprintf(stderr, "ctitan plan: planned for one rank without it: %s\n", ct_error_text(unbuilt));
         ct_string out = {0};
-        ct_explain_options options = {.micro_batches = p.micro_batches,
+        ct_explain_options options = {.schedule = &p.schedule,
+                                      .micro_batches = p.micro_batches,
                                       .tokens_per_step = p.micro_batches * ct_mesh_data_ranks(&p.options.parallel.mesh) * p.options.batch *
                                                          p.options.seq_len,
                                       .all_choices = choices,

@@ -69,12 +69,13 @@ int ct_collectives_list(const ct_step *step, const ct_step_options *options, int
     *out = NULL;
     for (int w = 0; w < CT_PROGRAMS; w++) {
         const ct_graph *g = &step->programs[w];
-        if (!step->has[w] || w == CT_PROGRAM_EVAL) continue;
+        int of_micro = w == CT_PROGRAM_MICRO || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS < CT_PARTS);
+        if (!step->has[w] || (!of_micro && w != CT_PROGRAM_PROLOGUE && w != CT_PROGRAM_UPDATE)) continue;
         double *hidden = hidden_flops(&step->plan.programs[w]);
         for (int n = 0; n < g->nodes_count; n++) {
             if (!(g->nodes[n].op->flags & CT_OP_MOVE) || !ct_move_axes(g, &g->nodes[n])) continue;
             CT_GROW(*out, count, capacity);
-            (*out)[count++] = collective_of(g, &g->nodes[n], options, (ct_program)w, w == CT_PROGRAM_MICRO ? micro_batches : 1);
+            (*out)[count++] = collective_of(g, &g->nodes[n], options, (ct_program)w, of_micro ? micro_batches : 1);
             (*out)[count - 1].overlapped_flops = hidden[n];
         }
         free(hidden);
@@ -133,7 +134,7 @@ static void print_line(const line *l, const ct_mesh *mesh, ct_string *out) {
     if (l->overlapped > 0) snprintf(behind, sizeof behind, "%.3g", l->overlapped / (double)l->calls / 1e9);
     ct_bytes_text(l->first.bytes, bytes, sizeof bytes);
     ct_bytes_text(l->moved, moved, sizeof moved);
-    ct_string_add(out, "  %-8s %-14s %-22s %-4s %11s × %-5lld %11s  %-5s %8s  %s (%s)\n", ct_program_name(l->first.program), l->first.kind, axes.text,
+    ct_string_add(out, "  %-11s %-14s %-22s %-4s %11s × %-5lld %11s  %-5s %8s  %s (%s)\n", ct_program_name(l->first.program), l->first.kind, axes.text,
                   ct_dtype_name(l->first.dtype), bytes, (long long)l->calls, moved, l->first.lowering, behind, l->module, ct_phase_name(l->first.phase));
     ct_string_deinit(&axes);
 }
@@ -161,7 +162,7 @@ void ct_collectives_print(const ct_step *step, const ct_step_options *options, i
     ct_bytes_text(total, text, sizeof text);
     if (!count) ct_string_add(out, "\ncollectives: none (one rank)\n");
     else
-        ct_string_add(out, "\ncollectives: %s to this rank in a step\n  program  kind           axes                   type       bytes × calls  to this rank  way   behind *  for\n",
+        ct_string_add(out, "\ncollectives: %s to this rank in a step\n  program     kind           axes                   type       bytes × calls  to this rank  way   behind *  for\n",
                       text);
     int any = 0;
     for (int k = 0; k < lines_count; k++) {

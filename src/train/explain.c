@@ -13,19 +13,22 @@ void ct_bytes_text(double bytes, char *out, size_t size) {
     snprintf(out, size, "%.*f %s", unit[0] == 'B' ? 0 : 2, x, unit);
 }
 
-static double phase_flops(const ct_plan_program *program, ct_phase phase) {
+static double phase_flops(const ct_plan *plan, ct_phase phase) {
     double flops = 0;
-    for (int i = 0; i < program->instructions_count; i++) {
-        const ct_node *node = &program->graph->nodes[program->instructions[i].node];
-        if (node->from.phase == phase) flops += ct_instruction_cost(program, i).flops;
+    for (int w = 0; w < CT_PROGRAMS; w++) {
+        const ct_plan_program *program = &plan->programs[w];
+        int counts = w == CT_PROGRAM_MICRO || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS < CT_PARTS);
+        for (int i = 0; counts && i < program->instructions_count; i++)
+            if (program->graph->nodes[program->instructions[i].node].from.phase == phase) flops += ct_instruction_cost(program, i).flops;
     }
     return flops;
 }
 
 static double executed_flops(const ct_step *step, int64_t micro_batches) {
-    double rank = ct_plan_program_flops(&step->plan, CT_PROGRAM_MICRO) * (double)micro_batches +
-                  ct_plan_program_flops(&step->plan, CT_PROGRAM_UPDATE);
-    return rank * (double)ct_mesh_ranks(&step->programs[CT_PROGRAM_PROLOGUE].mesh);
+    const ct_mesh *mesh = &step->programs[CT_PROGRAM_PROLOGUE].mesh;
+    double ranks = ct_mesh_ranks(mesh);
+    if (!step->stages) return ct_step_flops(step, micro_batches) * ranks;
+    return ct_step_flops(step, 0) * ranks + ct_pipeline_flops(step) * (double)micro_batches * ranks / mesh->axes[ct_mesh_find(mesh, "pp")].size;
 }
 
 // Bytes that a micro-batch's forward leaves for its backward: live temporaries at the first backward node.
@@ -81,7 +84,6 @@ static void print_programs(const ct_plan *plan, ct_string *out) {
 }
 
 static void print_flops(const ct_model *model, const ct_step_options *so, const ct_step *step, ct_explain_options o, ct_string *out) {
-    const ct_plan_program *micro = &step->plan.programs[CT_PROGRAM_MICRO];
     double formula = ct_model_step_flops(model, (double)o.tokens_per_step, (double)so->seq_len);
     double executed = executed_flops(step, o.micro_batches);
     ct_string_add(out, "\nFLOPs a step: %.4g by the formula, %.4g executed (recomputation: ", formula, executed);
@@ -89,7 +91,7 @@ static void print_flops(const ct_model *model, const ct_step_options *so, const 
     ct_string_add(out, "%s)\n", recompute_text(so->recompute, buffer, sizeof buffer));
     static const ct_phase phases[] = {CT_FORWARD, CT_RECOMPUTE, CT_INPUT_GRAD, CT_WEIGHT_GRAD};
     for (int i = 0; i < 4; i++)
-        ct_string_add(out, "  %-12s %.4g a micro-batch\n", ct_phase_name(phases[i]), phase_flops(micro, phases[i]));
+        ct_string_add(out, "  %-12s %.4g a micro-batch\n", ct_phase_name(phases[i]), phase_flops(&step->plan, phases[i]));
     if (o.peak_flops > 0)
         ct_string_add(out, "  floor: %.4g s a step at this machine's measured %.0f GFLOP/s (%s)\n", formula / o.peak_flops,
                       o.peak_flops / 1e9, so->compute == CT_BF16 ? "bf16" : "fp32");
@@ -112,21 +114,28 @@ void ct_explain_print(const ct_model *model, const ct_step_options *so, const ct
     ct_string_deinit(&mesh);
     print_flops(model, so, step, o, out);
     print_memory(&step->plan, out);
-    char text[32];
-    ct_bytes_text((double)saved_bytes(&step->plan.programs[CT_PROGRAM_MICRO]), text, sizeof text);
-    ct_string_add(out, "  kept from forward for backward: %s a micro-batch\n", text);
+    if (step->has[CT_PROGRAM_MICRO]) {
+        char text[32];
+        ct_bytes_text((double)saved_bytes(&step->plan.programs[CT_PROGRAM_MICRO]), text, sizeof text);
+        ct_string_add(out, "  kept from forward for backward: %s a micro-batch\n", text);
+    }
     print_programs(&step->plan, out);
+    if (step->stages && o.schedule) ct_pipeline_print(step, o.schedule, o.peak_flops, out);
     ct_collectives_print(step, so, o.micro_batches, out);
     if (so->parallel.choices) ct_choices_print(so->parallel.choices, &so->parallel.mesh, o.all_choices, out);
 }
 
-static void json_stage(const ct_model *model, const ct_step *step, ct_string *out) {
-    const ct_plan_program *micro = &step->plan.programs[CT_PROGRAM_MICRO];
-    ct_string_add(out, "[{\"stage\": 0, \"layers\": %lld, \"forward_flops\": %.17g, \"input_grad_flops\": %.17g, \"weight_grad_flops\": %.17g, "
+static void json_stages(const ct_model *model, const ct_step *step, ct_string *out) {
+    const ct_plan *plan = &step->plan;
+    if (step->stages) {
+        ct_string_add(out, "[");
+        ct_stages_json(step, out);
+        ct_string_add(out, "]");
+    } else ct_string_add(out, "[{\"stage\": 0, \"layers\": %lld, \"forward_flops\": %.17g, \"input_grad_flops\": %.17g, \"weight_grad_flops\": %.17g, "
                        "\"saved_bytes\": %zu}]",
-                  (long long)model->shape.n_layers, phase_flops(micro, CT_FORWARD),
-                  phase_flops(micro, CT_INPUT_GRAD) + phase_flops(micro, CT_RECOMPUTE), phase_flops(micro, CT_WEIGHT_GRAD),
-                  saved_bytes(micro));
+                  (long long)model->shape.n_layers, phase_flops(plan, CT_FORWARD),
+                  phase_flops(plan, CT_INPUT_GRAD) + phase_flops(plan, CT_RECOMPUTE), phase_flops(plan, CT_WEIGHT_GRAD),
+                  saved_bytes(&plan->programs[CT_PROGRAM_MICRO]));
 }
 
 void ct_explain_json(const ct_model *model, const ct_step_options *so, const ct_step *step, ct_explain_options o, ct_string *out) {
@@ -147,7 +156,11 @@ void ct_explain_json(const ct_model *model, const ct_step_options *so, const ct_
                        "\"plan_hash\": \"%016llx\", \"stages\": ",
                   ct_phase_name(node->from.phase), ct_mesh_ranks(&so->parallel.mesh), plan->threads, plan->isa, (long long)o.micro_batches, (long long)o.tokens_per_step,
                   (unsigned long long)plan->hash);
-    json_stage(model, step, out);
+    json_stages(model, step, out);
+    if (step->stages && o.schedule) {
+        ct_string_add(out, ", \"pipeline\": ");
+        ct_pipeline_json(step, o.schedule, out);
+    }
     ct_string_add(out, ", \"mesh\": {");
     for (int a = 0; a < so->parallel.mesh.axes_count; a++)
         ct_string_add(out, "%s\"%s\": %d", a ? ", " : "", so->parallel.mesh.axes[a].name, so->parallel.mesh.axes[a].size);

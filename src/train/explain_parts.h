@@ -22,6 +22,11 @@ void ct_collectives_print(const ct_step *step, const ct_step_options *options, i
 void ct_collectives_json(const ct_step *step, const ct_step_options *options, int64_t micro_batches, ct_string *out);
 void ct_collective_axes(const ct_mesh *mesh, unsigned axes, const char *before, const char *between, const char *after, ct_string *out);
 
+double ct_pipeline_flops(const ct_step *step); // of a micro-batch, on one rank of each stage
+void ct_pipeline_print(const ct_step *step, const ct_schedule *schedule, double flops_per_s, ct_string *out);
+void ct_pipeline_json(const ct_step *step, const ct_schedule *schedule, ct_string *out);
+void ct_stages_json(const ct_step *step, ct_string *out); // the items of "stages"
+
 void ct_choices_print(const ct_choices *choices, const ct_mesh *mesh, int all, ct_string *out);
 void ct_choices_json(const ct_choices *choices, const ct_mesh *mesh, ct_string *out);
 

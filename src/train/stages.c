@@ -97,32 +97,43 @@ int64_t ct_pipeline_micros(const ct_config *config) {
     return c->pipeline_parallel_degree > 1 ? config->training.local_batch_size / c->pipeline_parallel_microbatch_size : 1;
 }
 
-static ct_status make_schedule(const ct_config *config, int local, ct_schedule *out) {
+static ct_status make_compute(const ct_config *config, const ct_model *model, ct_schedule *out) {
     const ct_config_parallelism *c = &config->parallelism;
     const char *name = schedule_name(c->pipeline_parallel_schedule);
-    CT_CHECK(name, CT_UNSUPPORTED, "%s: schedules from CSV files are not built yet", ct_config_origin_text(config, "parallelism.pipeline_parallel_schedule"));
+    int local, pp = (int)c->pipeline_parallel_degree, micros = (int)ct_pipeline_micros(config);
+    if (name) {
+        CT_TRY(count_stages(config, model->shape.n_layers, &local));
+        return ct_schedule_make(name, pp, local, micros, out);
+    }
+    CT_CHECK(c->pipeline_parallel_schedule_csv[0], CT_INVALID, "such a schedule comes from a file: parallelism.pipeline_parallel_schedule_csv is wanted");
+    return ct_schedule_read_csv(c->pipeline_parallel_schedule_csv, pp, micros, out);
+}
+
+static ct_status make_schedule(const ct_config *config, const ct_model *model, ct_schedule *out) {
+    const ct_config_parallelism *c = &config->parallelism;
     CT_CHECK(config->training.local_batch_size % c->pipeline_parallel_microbatch_size == 0, CT_INVALID,
              "%s: training.local_batch_size = %lld is not a multiple of pipeline_parallel_microbatch_size = %lld",
              ct_config_origin_text(config, "training.local_batch_size"), (long long)config->training.local_batch_size,
              (long long)c->pipeline_parallel_microbatch_size);
     ct_schedule compute;
-    CT_TRY_AS(ct_schedule_make(name, (int)c->pipeline_parallel_degree, local, (int)ct_pipeline_micros(config), &compute), "%s",
-              ct_config_origin_text(config, "parallelism.pipeline_parallel_schedule"));
-    ct_status status = ct_schedule_lower(&compute, out);
-    if (!status) status = ct_schedule_verify(out);
+    CT_TRY_AS(make_compute(config, model, &compute), "%s", ct_config_origin_text(config, "parallelism.pipeline_parallel_schedule"));
+    ct_status status = ct_schedule_verify(&compute);
+    if (status) status = ct_error_note(status, "%s", c->pipeline_parallel_schedule_csv[0] ? c->pipeline_parallel_schedule_csv : compute.name);
+    if (!status) status = ct_schedule_lower(&compute, out);
     ct_schedule_deinit(&compute);
     return status;
 }
 
 ct_status ct_setup_pipeline(ct_arena *arena, const ct_config *config, const ct_model *model, ct_step_options *options, ct_schedule *out) {
-    int local, pp = ct_mesh_find(&options->parallel.mesh, "pp");
+    int pp = ct_mesh_find(&options->parallel.mesh, "pp");
     *out = (ct_schedule){0};
     if (pp < 0) return CT_OK;
     CT_CHECK(!model->shape.tied, CT_UNSUPPORTED, "a pipeline of a model whose head is its embedding is not built yet");
-    CT_TRY(count_stages(config, model->shape.n_layers, &local));
-    CT_TRY(make_schedule(config, local, out));
+    CT_TRY(make_schedule(config, model, out));
     const char *const **modules = CT_ARENA_ARRAY(arena, const char *const *, out->stages + 1);
     const ct_string_lists *lists = &config->parallelism.module_fqns_per_model_part;
+    CT_CHECK(lists->count == 0 || lists->count == out->stages, CT_INVALID, "%s: %d lists of modules for %d pipeline stages",
+             ct_config_origin_text(config, "parallelism.module_fqns_per_model_part"), lists->count, out->stages);
     if (lists->count > 0) copy_lists(arena, lists, modules);
     else CT_TRY(deal_layers(arena, config, model, out->stages, modules));
     CT_TRY(check_parameters(config, model, modules, out->stages));
@@ -131,6 +142,7 @@ ct_status ct_setup_pipeline(ct_arena *arena, const ct_config *config, const ct_m
     ct_schedule_slots(out, counts, CT_ARENA_ARRAY(arena, int, out->stages * out->micros));
     for (int s = 0; s < out->stages; s++) {
         if (out->rank_of[s] != mine) continue;
+        CT_CHECK(options->pipeline.local_count < CT_MOST_STAGES, CT_INVALID, "more than %d pipeline stages on a rank", CT_MOST_STAGES);
         options->plan.slots[options->pipeline.local_count] = counts[s];
         options->pipeline.local[options->pipeline.local_count++] = s;
     }

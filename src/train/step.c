@@ -4,8 +4,10 @@
 #include "autodiff/autodiff.h"
 #include "base/wide.h"
 #include "graph/local.h"
+#include "graph/op.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_CHUNKS = 2048 }; // of a micro-batch: a graph stays small whatever its extents
 
@@ -143,6 +145,36 @@ static ct_status cut_eval(const ct_step_options *o, const ct_stages *stages, int
     return CT_OK;
 }
 
+static int count_layers(const char *const *modules) {
+    int count = 0;
+    for (; *modules; modules++) count += !strncmp(*modules, "layers.", 7);
+    return count;
+}
+
+// What every stage does and keeps, on the rank of it that is this one's neighbour along pp.
+static ct_status count_figures(const ct_step_options *o, const ct_stages *stages, ct_step *step) {
+    ct_graph local;
+    CT_TRY(ct_graph_localise(stages->graph, o->rank, &local));
+    step->stages = stages->stages;
+    step->figures = CT_ARENA_ARRAY(&step->arena, ct_stage_figures, stages->stages);
+    for (int n = 0; n < local.nodes_count; n++)
+        if (stages->stage[n] >= 0) step->figures[stages->stage[n]].flops[stages->part[n]] += ct_op_cost(&local, &local.nodes[n]).flops;
+    int *values = ct_malloc(sizeof(int) * (size_t)(local.values_count + 1));
+    for (int s = 0; s < stages->stages; s++) {
+        ct_stage_figures *f = &step->figures[s];
+        f->layers = count_layers(o->pipeline.modules[s]);
+        for (int v = 0; v < local.values_count; v++)
+            if (stages->saved[(size_t)v * (size_t)stages->stages + (size_t)s]) f->saved_bytes += ct_value_room_bytes(&local, v);
+        for (int backward = 0; backward < 2; backward++) {
+            int count = s - backward < 0 ? 0 : ct_stage_messages(stages, s - backward, backward, values);
+            for (int i = 0; i < count; i++) f->sent_bytes[backward] += (double)ct_value_room_bytes(&local, values[i]);
+        }
+    }
+    free(values);
+    ct_graph_deinit(&local);
+    return CT_OK;
+}
+
 typedef ct_status cut_fn(const ct_step_options *o, const ct_stages *stages, int k, ct_step *step);
 
 static ct_status cut_all(const ct_step_options *o, const ct_graph *whole, cut_fn *cut, ct_step *step) {
@@ -150,6 +182,7 @@ static ct_status cut_all(const ct_step_options *o, const ct_graph *whole, cut_fn
     ct_stages stages;
     CT_TRY(ct_stages_find(whole, &map, &stages));
     ct_status status = CT_OK;
+    if (!step->figures) status = count_figures(o, &stages, step);
     for (int k = 0; k < o->pipeline.local_count && !status; k++) status = cut(o, &stages, k, step);
     ct_stages_deinit(&stages);
     return status;

@@ -58,3 +58,42 @@ ct_status ct_schedule_verify(const ct_schedule *schedule);
 void ct_schedule_slots(const ct_schedule *schedule, int *out_counts, int *out_slot_of);
 
 void ct_action_print(ct_action action, char *out, size_t size);
+
+// ---- from a file ----
+
+// torch's CSV: one line a rank, one action a field, "2F3"; empty fields are skipped. `stages` of the schedule's file name go to whom they say;
+// there are as many micro-batches as it names. CT_INVALID says file, line, field and why. Verify what was read.
+ct_status ct_schedule_read_csv(const char *path, int ranks, int micros, ct_schedule *out_schedule);
+
+// ---- how long it takes ----
+
+// Of a stage: seconds of a micro-batch's forward, input gradient and weight gradients, and bytes that live from the forward to the last of them.
+typedef struct {
+    double forward_s, input_grad_s, weight_grad_s, saved_bytes;
+} ct_stage_cost;
+
+typedef struct {
+    double begin_s, end_s;
+} ct_action_time;
+
+// Each action as soon as its rank is free and what it needs is there, a message taking transfer_s. Caller deinits.
+typedef struct {
+    int ranks;
+    ct_action_time **of;        // by rank and action; sends and receives take no time
+    double step_s, *busy_s;     // busy by rank
+    double *peak_bytes;         // saved, by rank
+} ct_schedule_times;
+void ct_schedule_simulate(const ct_schedule *schedule, const ct_stage_cost *costs, double transfer_s, ct_schedule_times *out_times);
+void ct_schedule_times_deinit(ct_schedule_times *times);
+
+// The part of all ranks' time in which they wait: 1 − Σ busy / (ranks × step).
+double ct_schedule_bubble(const ct_schedule_times *times);
+
+// ---- to look at ----
+
+// A line a rank, `columns` characters for the step: the micro-batch's last digit, and its kind by case and colour (F, B and I, W) where `color`.
+void ct_schedule_print(const ct_schedule *schedule, const ct_schedule_times *times, int columns, int color, ct_string *out);
+// Ranks below one another, actions as boxes by stage and kind, what is saved below them; where `measured` is not NULL its own rows below.
+void ct_schedule_draw_svg(const ct_schedule *schedule, const ct_schedule_times *times, const ct_schedule_times *measured, ct_string *out);
+// For Perfetto and chrome://tracing: a thread a rank; measured ones in a process of their own.
+void ct_schedule_draw_trace(const ct_schedule *schedule, const ct_schedule_times *times, const ct_schedule_times *measured, ct_string *out);

@@ -38,6 +38,14 @@ typedef struct {
     int counts[CT_BOUNDARIES];
 } ct_step_messages;
 
+// What a micro-batch is to a pipeline stage, on one rank of it.
+typedef struct {
+    int layers;
+    double flops[CT_PARTS]; // forward, input-grad (recomputation included), weight-grad
+    size_t saved_bytes;     // from the forward, or its receive, on
+    double sent_bytes[2];   // to the next stage with a forward, to the one before with an input gradient
+} ct_stage_figures;
+
 typedef struct {
     ct_graph programs[CT_PROGRAMS]; // placed: global types
     ct_graph local[CT_PROGRAMS];    // what this rank runs, and the plan is of
@@ -45,6 +53,8 @@ typedef struct {
     ct_arena arena;
     ct_graph whole_micro, whole_eval; // of a pipeline: what its stages were cut from
     ct_step_messages messages[CT_MOST_STAGES]; // by the rank's stage
+    ct_stage_figures *figures;                 // by stage, of all; NULL: no pipeline
+    int stages;
     ct_plan plan;
 } ct_step;
 
