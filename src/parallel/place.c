@@ -15,6 +15,7 @@ static void place_input(placer *p, int index) {
     const ct_type *type = &to->values[value].type;
     ct_layout *layout = layout_at(p, value);
     if (from->mesh.axes_count) *layout = from->values[in->value].layout;
+    else if (in->kind == CT_WEIGHT_LOWP && known >= 0) *layout = p->states->values[p->states->inputs[known].value].layout;
     else if (in->kind == CT_FEED) *layout = ct_layout_of_feed(from, p->p, type);
     else if (in->kind == CT_PARAMETER || in->kind == CT_WEIGHT_LOWP) *layout = ct_layout_of_weight(from, p->p, type);
     else if (known >= 0) *layout = p->states->values[p->states->inputs[known].value].layout;
@@ -177,9 +178,21 @@ static void place_outputs(placer *p) {
     }
 }
 
+// A state's new value lies as the state does.
+static void place_updates(placer *p) {
+    const ct_graph *from = p->r.from;
+    for (int i = 0; i < from->inputs_count; i++) {
+        const ct_input *in = &from->inputs[i];
+        if (in->update < 0 || p->r.to->values[p->r.map[in->value]].node != -1) continue;
+        ct_layout target = *layout_at(p, p->r.map[in->value]);
+        if (in->kind == CT_WEIGHT_LOWP) p->r.map[in->update] = placer_move(p, p->r.map[in->update], &target);
+    }
+}
+
 static ct_status place_all(placer *p) {
     for (int i = 0; i < p->r.from->inputs_count; i++) place_input(p, i);
     for (int n = 0; n < p->r.from->nodes_count; n++) CT_TRY(place_node(p, n));
+    place_updates(p);
     place_outputs(p);
     return CT_OK;
 }

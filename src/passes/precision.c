@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static const char suffix[] = ".bf16";
+static const char suffix[] = ".bf16", whole_suffix[] = ".whole"; // of a weight as gathered: it is the same weight
 
 typedef struct {
     ct_rewrite r;
@@ -67,16 +67,26 @@ ct_status ct_pass_precision(const ct_graph *from, ct_dtype compute, ct_graph *to
     return ct_rewrite_end(&p.r);
 }
 
+static int take_suffix(char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+    if (n <= k || strcmp(name + n - k, end)) return 0;
+    name[n - k] = 0;
+    return 1;
+}
+
+// "w.bf16", "w.bf16.whole" or "w.whole", from w.
 static void add_cast(const ct_graph *reader, const ct_input *in, ct_graph *to) {
     if (in->kind != CT_WEIGHT_LOWP || ct_graph_find_input(to, in->name) >= 0) return;
     char *name = ct_arena_strdup(&to->arena, in->name);
-    name[strlen(name) - (sizeof suffix - 1)] = 0;
+    take_suffix(name, whole_suffix);
+    int low = take_suffix(name, suffix);
     ct_type type = reader->values[in->value].type;
     type.dtype = CT_F32;
     ct_graph_at(to, CT_FORWARD, -1, "%s", name);
-    ct_value master = ct_build_input(to, CT_PARAMETER, name, type);
-    ct_value low = ct_build_input(to, CT_WEIGHT_LOWP, in->name, reader->values[in->value].type);
-    ct_build_update(to, low, ct_cast(to, master, CT_BF16));
+    int known = ct_graph_find_input(to, name);
+    ct_value master = known >= 0 ? (ct_value){to->inputs[known].value} : ct_build_input(to, CT_PARAMETER, name, type);
+    ct_value state = ct_build_input(to, CT_WEIGHT_LOWP, in->name, reader->values[in->value].type);
+    ct_build_update(to, state, low ? ct_cast(to, master, CT_BF16) : master);
 }
 
 ct_status ct_pass_prologue(const ct_graph *const *readers, int count, ct_graph *to) {

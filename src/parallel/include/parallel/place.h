@@ -45,6 +45,11 @@ ct_status ct_place(const ct_graph *from, const ct_parallel *parallel, int bindin
 // Turns attention over keys that were gathered over `axis` into a ring over it, in a placed program. Without that axis: a copy.
 ct_status ct_place_ring(const ct_graph *from, const char *axis, ct_graph *to);
 
+// Makes every gather of a weight in a placed program a state, of kind weight-lowp and named as the weight with this behind it, which the prologue is to
+// fill: it is gathered once a step, and kept.
+#define CT_WHOLE_SUFFIX ".whole"
+ct_status ct_place_hoist(const ct_graph *from, ct_graph *to);
+
 // Orders a placed program so that moves between nodes have work to hide behind: plan/plan.h says when they begin. in_parts: readers of gathered
 // activations stand right behind the gather where they may run on its parts (graph/parts.h). A copy where all are near.
 ct_status ct_place_overlap(const ct_graph *from, ct_near near, int in_parts, ct_graph *to);

@@ -7,7 +7,8 @@
 // "<parameter>.bf16" instead, and all that follows takes that dtype by inference. With compute = f32 the graph is copied as it is.
 ct_status ct_pass_precision(const ct_graph *from, ct_dtype compute, ct_graph *to);
 
-// The program that refreshes those states: one cast for each weight-lowp input of `readers`.
+// The program that refreshes those states: one cast for each weight-lowp input of `readers`, and nothing but a move for one that is only gathered
+// ("<parameter>.whole", "<parameter>.bf16.whole").
 ct_status ct_pass_prologue(const ct_graph *const *readers, int count, ct_graph *to);
 
 // Expands lm_loss into chunks of at most chunk_tokens tokens (whole rows, or parts of one row): logits of a chunk, loss, and, where
