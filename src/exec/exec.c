@@ -43,9 +43,11 @@ struct ct_exec {
     size_t mapping_bytes, space_bytes;
     unsigned char *shared;    // this rank's part of the node's segment
     size_t shared_stride;     // from one rank's part to the next
-    int slots[CT_PROGRAMS]; // the most that any operand of a program has
-    ct_call *calls[CT_PROGRAMS];  // by slot and instruction
-    ct_move **moves[CT_PROGRAMS]; // by slot and node; NULL where it is none
+    ct_call *calls[CT_PROGRAMS];
+    struct slotted_move *moves[CT_PROGRAMS]; // by node; empty where it is none
+    struct slotted *slotted[CT_PROGRAMS];    // operands of calls that lie in slots
+    int slotted_count[CT_PROGRAMS], slotted_capacity[CT_PROGRAMS];
+    int slots[CT_LIVES]; // of the micro-batch that runs
     ct_move_meeting meetings[CT_PROGRAMS];
     program_deaths deaths[CT_PROGRAMS];
     ct_recording *recording;
@@ -134,75 +136,120 @@ static void touch_part(void *context, int thread, int threads) {
 
 static unsigned char *space_of(const ct_exec *exec, int shared) { return shared ? exec->shared : exec->space; }
 
+// ---- slots ----
+static const ct_buffer *kept_of(const ct_exec *exec, int which, int value) {
+    int buffer = exec->plan->programs[which].value_buffer[value];
+    return buffer < 0 ? &exec->plan->kept[-1 - buffer] : NULL;
+}
+
+// The pool that a value's slots belong to; -1: it has one place.
+static int pool_of(const ct_exec *exec, int which, int value) {
+    const ct_buffer *b = kept_of(exec, which, value);
+    return b && b->slots > 1 ? (int)ct_life_of(b->name) : -1;
+}
+
+static int slots_of(const ct_exec *exec, int which, int value) { return pool_of(exec, which, value) < 0 ? 1 : kept_of(exec, which, value)->slots; }
+
 // How far behind slot 0 a value lies in another slot.
 static size_t slot_bytes(const ct_exec *exec, int which, int value, int slot) {
-    int buffer = exec->plan->programs[which].value_buffer[value];
-    return buffer < 0 && exec->plan->kept[-1 - buffer].slots > 1 ? exec->plan->kept[-1 - buffer].bytes * (size_t)slot : 0;
+    return pool_of(exec, which, value) < 0 ? 0 : kept_of(exec, which, value)->bytes * (size_t)slot;
 }
 
-static ct_call *calls_of(const ct_exec *exec, int which, int slot) {
-    return exec->calls[which] + (size_t)slot * (size_t)exec->plan->programs[which].instructions_count;
+// A move's operand and result may lie in slots: one ct_move for each pair, [slot of the operand · slots of the result + slot of the result].
+typedef struct slotted_move {
+    int in_pool, out_pool, out_slots, count;
+    ct_move **moves;
+} slotted_move;
+
+static int moved_value(const ct_plan_program *program, int node) {
+    return program->graph->nodes[node].inputs[ct_moved_operand(&program->graph->nodes[node])];
 }
 
-static ct_move **moves_of(const ct_exec *exec, int which, int slot) {
-    return exec->moves[which] + (size_t)slot * (size_t)exec->plan->programs[which].graph->nodes_count;
+static ct_status resolve_move(ct_exec *exec, int which, int i, slotted_move *out) {
+    const ct_plan_program *program = &exec->plan->programs[which];
+    const ct_node *node = &program->graph->nodes[program->instructions[i].node];
+    int in_value = moved_value(program, program->instructions[i].node), moved = ct_moved_operand(node), in_slots = slots_of(exec, which, in_value);
+    *out = (slotted_move){.in_pool = pool_of(exec, which, in_value), .out_pool = pool_of(exec, which, node->outputs[0]),
+                          .out_slots = slots_of(exec, which, node->outputs[0])};
+    out->count = in_slots * out->out_slots;
+    out->moves = ct_calloc((size_t)out->count, sizeof *out->moves);
+    for (int a = 0; a < in_slots; a++)
+        for (int b = 0; b < out->out_slots; b++) {
+            if (out->in_pool >= 0 && out->in_pool == out->out_pool && a != b) continue; // a micro-batch has one slot of a pool
+            ct_instruction in = program->instructions[i];
+            ct_call call = exec->calls[which][i];
+            size_t in_bytes = slot_bytes(exec, which, in_value, a), out_bytes = slot_bytes(exec, which, node->outputs[0], b);
+            in.in_offset[moved] += in_bytes; // where peers have it
+            call.in[moved].data = (char *)call.in[moved].data + in_bytes;
+            call.out[0].data = (char *)call.out[0].data + out_bytes;
+            CT_TRY(ct_move_create(exec->options.comm, program, &in, &call, shared_space, exec, &out->moves[a * out->out_slots + b]));
+        }
+    return CT_OK;
+}
+
+static ct_move *move_at(const ct_exec *exec, int which, int node) {
+    const slotted_move *m = &exec->moves[which][node];
+    int a = m->in_pool < 0 ? 0 : exec->slots[m->in_pool], b = m->out_pool < 0 ? 0 : exec->slots[m->out_pool];
+    return m->moves[a * m->out_slots + b];
 }
 
 static ct_status resolve_moves(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
-    exec->moves[which] = ct_calloc((size_t)program->graph->nodes_count * (size_t)exec->slots[which] + 1, sizeof(ct_move *));
-    for (int slot = 0; slot < exec->slots[which]; slot++)
-        for (int i = 0; i < program->instructions_count; i++) {
-            ct_instruction in = program->instructions[i];
-            ct_move **move = &moves_of(exec, which, slot)[in.node];
-            if (in.kernel || *move) continue;
-            int moved = ct_moved_operand(&program->graph->nodes[in.node]);
-            in.in_offset[moved] += slot_bytes(exec, which, program->graph->nodes[in.node].inputs[moved], slot); // where peers have it
-            CT_TRY(ct_move_create(exec->options.comm, program, &in, &calls_of(exec, which, slot)[i], shared_space, exec, move));
-        }
+    exec->moves[which] = ct_calloc((size_t)program->graph->nodes_count + 1, sizeof(slotted_move));
+    for (int i = 0; i < program->instructions_count; i++)
+        if (!program->instructions[i].kernel && !exec->moves[which][program->instructions[i].node].moves)
+            CT_TRY(resolve_move(exec, which, i, &exec->moves[which][program->instructions[i].node]));
     if (program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
     return CT_OK;
 }
 
-static int slots_of(const ct_exec *exec, int which) {
-    const ct_plan_program *program = &exec->plan->programs[which];
-    int most = 1;
-    for (int v = 0; v < program->graph->values_count; v++) {
-        int buffer = program->graph->values[v].node == -2 ? 0 : program->value_buffer[v];
-        if (buffer < 0 && exec->plan->kept[-1 - buffer].slots > most) most = exec->plan->kept[-1 - buffer].slots;
-    }
-    return most;
+// An operand that lies in a slot of a pool.
+typedef struct slotted {
+    void **data;
+    unsigned char *slot0;
+    size_t bytes;
+    int pool;
+} slotted;
+
+static void note_slotted(ct_exec *exec, int which, int value, ct_tensor *t) {
+    int pool = pool_of(exec, which, value);
+    if (pool < 0) return;
+    CT_GROW(exec->slotted[which], exec->slotted_count[which], exec->slotted_capacity[which]);
+    exec->slotted[which][exec->slotted_count[which]++] = (slotted){&t->data, t->data, kept_of(exec, which, value)->bytes, pool};
 }
 
-static void resolve_slot(ct_exec *exec, int which, int slot) {
-    const ct_plan_program *program = &exec->plan->programs[which];
-    for (int i = 0; i < program->instructions_count; i++) {
-        const ct_instruction *in = &program->instructions[i];
-        const ct_node *node = &program->graph->nodes[in->node];
-        ct_call *call = &calls_of(exec, which, slot)[i];
-        *call = in->call;
-        for (int k = 0; k < call->inputs; k++)
-            call->in[k].data = space_of(exec, in->in_shared >> k & 1) + in->in_offset[k] + slot_bytes(exec, which, node->inputs[k], slot);
-        for (int k = 0; k < call->outputs; k++)
-            call->out[k].data = space_of(exec, in->out_shared >> k & 1) + in->out_offset[k] + slot_bytes(exec, which, node->outputs[k], slot);
-        if (in->scratch_bytes) call->scratch = space_of(exec, program->move_axes != 0) + in->scratch_offset;
+static void take_slots(ct_exec *exec, int which, const int slots[CT_LIVES]) {
+    memcpy(exec->slots, slots, sizeof exec->slots);
+    for (int i = 0; i < exec->slotted_count[which]; i++) {
+        const slotted *s = &exec->slotted[which][i];
+        *s->data = s->slot0 + s->bytes * (size_t)slots[s->pool];
     }
 }
 
 static void resolve_program(ct_exec *exec, int which) {
-    exec->slots[which] = slots_of(exec, which);
-    exec->calls[which] = ct_malloc(sizeof(ct_call) * ((size_t)exec->plan->programs[which].instructions_count * (size_t)exec->slots[which] + 1));
-    for (int slot = 0; slot < exec->slots[which]; slot++) resolve_slot(exec, which, slot);
+    const ct_plan_program *program = &exec->plan->programs[which];
+    exec->calls[which] = ct_malloc(sizeof(ct_call) * (size_t)(program->instructions_count + 1));
+    for (int i = 0; i < program->instructions_count; i++) {
+        const ct_instruction *in = &program->instructions[i];
+        const ct_node *node = &program->graph->nodes[in->node];
+        ct_call *call = &exec->calls[which][i];
+        *call = in->call;
+        for (int k = 0; k < call->inputs; k++) call->in[k].data = space_of(exec, in->in_shared >> k & 1) + in->in_offset[k];
+        for (int k = 0; k < call->outputs; k++) call->out[k].data = space_of(exec, in->out_shared >> k & 1) + in->out_offset[k];
+        if (in->scratch_bytes) call->scratch = space_of(exec, program->move_axes != 0) + in->scratch_offset;
+        for (int k = 0; k < call->inputs; k++) note_slotted(exec, which, node->inputs[k], &call->in[k]);
+        for (int k = 0; k < call->outputs; k++) note_slotted(exec, which, node->outputs[k], &call->out[k]);
+    }
 }
 
-static ct_status run_instruction(ct_exec *exec, int which, int slot, int i) {
+static ct_status run_instruction(ct_exec *exec, int which, int i) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
     if (in->kernel) {
-        in->kernel->run(&calls_of(exec, which, slot)[i], exec->team);
+        in->kernel->run(&exec->calls[which][i], exec->team);
         if (exec->options.comm) ct_comm_progress(exec->options.comm);
         return CT_OK;
     }
-    ct_move *move = moves_of(exec, which, slot)[in->node];
+    ct_move *move = move_at(exec, which, in->node);
     switch (in->doing) {
     case CT_DO_BEGIN: return ct_move_begin(move, exec->team);
     case CT_DO_END: return ct_move_end(move, exec->team);
@@ -237,9 +284,9 @@ static void find_deaths(ct_exec *exec, int which) {
     }
 }
 
-static void each_operand(ct_exec *exec, int which, int slot, int i, int allow) {
+static void each_operand(ct_exec *exec, int which, int i, int allow) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
-    ct_call *call = &calls_of(exec, which, slot)[i];
+    ct_call *call = &exec->calls[which][i];
     for (int k = 0; k < call->inputs + call->outputs; k++) {
         const ct_tensor *t = k < call->inputs ? &call->in[k] : &call->out[k - call->inputs];
         if (k < call->inputs ? in->in_shared >> k & 1 : in->out_shared >> (k - call->inputs) & 1) continue; // peers may be reading
@@ -253,10 +300,10 @@ static void each_operand(ct_exec *exec, int which, int slot, int i, int allow) {
 }
 
 // Outputs that take over no input's memory, and scratch, start as NaN.
-static void poison_outputs(ct_exec *exec, int which, int slot, int i) {
+static void poison_outputs(ct_exec *exec, int which, int i) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
     if (!in->kernel && in->doing != CT_DO_RUN && in->doing != CT_DO_BEGIN && in->doing != CT_DO_OPEN) return; // its messages lie there
-    ct_call *call = &calls_of(exec, which, slot)[i];
+    ct_call *call = &exec->calls[which][i];
     for (int k = 0; k < call->outputs; k++) {
         int shared = 0;
         for (int j = 0; j < call->inputs; j++) shared |= call->in[j].data == call->out[k].data;
@@ -276,16 +323,16 @@ static void poison_dead(ct_exec *exec, int which, int node) {
     }
 }
 
-static ct_status run_poisoned(ct_exec *exec, int which, int slot) {
+static ct_status run_poisoned(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_status status = CT_OK;
     FORBID(exec->space, exec->space_bytes);
     int node = 0;
     for (int i = 0; i < program->instructions_count && !status; i++) {
-        each_operand(exec, which, slot, i, 1);
-        poison_outputs(exec, which, slot, i);
-        status = run_instruction(exec, which, slot, i);
-        each_operand(exec, which, slot, i, 0);
+        each_operand(exec, which, i, 1);
+        poison_outputs(exec, which, i);
+        status = run_instruction(exec, which, i);
+        each_operand(exec, which, i, 0);
         for (; node < exec->deaths[which].done[i] && !status; node++) poison_dead(exec, which, node);
     }
     ALLOW(exec->space, exec->space_bytes);
@@ -299,12 +346,12 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static ct_status run_recorded(ct_exec *exec, int which, int slot) {
+static ct_status run_recorded(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_recording *r = exec->recording;
     for (int i = 0; i < program->instructions_count; i++) {
         uint64_t begin = now_ns();
-        CT_TRY(run_instruction(exec, which, slot, i));
+        CT_TRY(run_instruction(exec, which, i));
         if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, now_ns()};
     }
     return CT_OK;
@@ -335,7 +382,11 @@ ct_status ct_exec_create(const ct_plan *plan, ct_team *team, ct_exec_options opt
 void ct_exec_destroy(ct_exec *exec) {
     if (!exec) return;
     for (int w = 0; w < CT_PROGRAMS; w++) {
-        for (int n = 0; exec->moves[w] && n < exec->plan->programs[w].graph->nodes_count * exec->slots[w]; n++) ct_move_destroy(exec->moves[w][n]);
+        for (int n = 0; exec->moves[w] && n < exec->plan->programs[w].graph->nodes_count; n++) {
+            for (int i = 0; i < exec->moves[w][n].count; i++) ct_move_destroy(exec->moves[w][n].moves[i]);
+            free(exec->moves[w][n].moves);
+        }
+        free(exec->slotted[w]);
         free(exec->moves[w]);
         ct_move_meeting_deinit(&exec->meetings[w]);
         free(exec->calls[w]);
@@ -385,20 +436,21 @@ void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
     return exec->space;
 }
 
-static ct_status run_plain(ct_exec *exec, int which, int slot) {
-    for (int i = 0; i < exec->plan->programs[which].instructions_count; i++) CT_TRY(run_instruction(exec, which, slot, i));
+static ct_status run_plain(ct_exec *exec, int which) {
+    for (int i = 0; i < exec->plan->programs[which].instructions_count; i++) CT_TRY(run_instruction(exec, which, i));
     return CT_OK;
 }
 
-ct_status ct_exec_run(ct_exec *exec, ct_program which) { return ct_exec_run_slot(exec, which, 0); }
-
-ct_status ct_exec_run_slot(ct_exec *exec, ct_program which, int slot) {
-    CT_ASSERT(slot >= 0, "slot %d", slot);
-    if (slot >= exec->slots[which]) slot = 0; // a program that saves nothing and reads nothing saved
-    if (exec->options.poison) CT_TRY(run_poisoned(exec, (int)which, slot));
-    else if (exec->recording) CT_TRY(run_recorded(exec, (int)which, slot));
-    else CT_TRY(run_plain(exec, (int)which, slot));
+ct_status ct_exec_run(ct_exec *exec, ct_program which) {
+    if (exec->options.poison) CT_TRY(run_poisoned(exec, (int)which));
+    else if (exec->recording) CT_TRY(run_recorded(exec, (int)which));
+    else CT_TRY(run_plain(exec, (int)which));
     return ct_move_meet(&exec->meetings[which]);
+}
+
+ct_status ct_exec_run_slots(ct_exec *exec, ct_program which, const int slots[CT_LIVES]) {
+    take_slots(exec, (int)which, slots);
+    return ct_exec_run(exec, which);
 }
 
 static int has_nonfinite(const ct_tensor *t) {
@@ -420,7 +472,7 @@ ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text
     out_text[0] = 0;
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_call *call = &exec->calls[which][i];
-        CT_TRY(run_instruction(exec, (int)which, 0, i));
+        CT_TRY(run_instruction(exec, (int)which, i));
         const ct_node *node = &program->graph->nodes[program->instructions[i].node];
         for (int o = 0; o < call->outputs && (program->instructions[i].kernel || program->instructions[i].is_last); o++) {
             if (!strcmp(node->op->name, "attention") && o == 1) continue;

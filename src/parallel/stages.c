@@ -63,19 +63,19 @@ static int base_of(const ct_graph *g, int value) {
     return value;
 }
 
-static int part_of_phase(ct_phase phase) {
-    return phase == CT_FORWARD ? CT_PART_FORWARD : phase == CT_WEIGHT_GRAD ? CT_PART_WEIGHT_GRAD : CT_PART_INPUT_GRAD;
+static int part_of_phase(ct_phase phase, int joint) {
+    return phase == CT_FORWARD ? CT_PART_FORWARD : phase == CT_WEIGHT_GRAD && !joint ? CT_PART_WEIGHT_GRAD : CT_PART_INPUT_GRAD;
 }
 
 // A gradient that is only added up goes where it was made.
 static int is_accumulation(const ct_graph *g, const ct_node *node) {
-    return (node->op->flags & CT_OP_ADDITIVE) && node->op->must_alias[0] == 1 && g->values[node->inputs[0]].node < 0;
+    return (node->op->flags & CT_OP_ADDITIVE) && node->op->must_alias[0] == 1 && node->inputs_count == 3 && g->values[node->inputs[0]].node < 0;
 }
 
-static void place_node(ct_stages *s, const ct_stage_map *map, int n) {
+static void place_node(ct_stages *s, const ct_stage_map *map, int joint, int n) {
     const ct_graph *g = s->graph;
     const ct_node *node = &g->nodes[n];
-    int lowest = -1, highest = -1, part = part_of_phase(node->from.phase), made = -1;
+    int lowest = -1, highest = -1, part = part_of_phase(node->from.phase, joint), made = -1;
     for (int i = 0; i < node->inputs_count; i++) {
         int by = maker_of(g, node->inputs[i]);
         if (by < 0 || s->stage[by] == ANYWHERE) continue;
@@ -105,8 +105,12 @@ static ct_status check_node(const ct_stages *s, int n) {
 }
 
 // ---- who keeps what ----
+enum { SAVED = 1, READ_LAST = 2 }; // READ_LAST: by weight gradients
+
+static unsigned char *saved_at(const ct_stages *s, int value, int stage) { return &s->saved[(size_t)value * (size_t)s->stages + (size_t)stage]; }
+
 static void keep_on_the_way(ct_stages *s, int value, int from, int to) {
-    for (int k = from < to ? from : to; k <= (from < to ? to : from); k++) s->saved[(size_t)value * (size_t)s->stages + (size_t)k] = 1;
+    for (int k = from < to ? from : to; k <= (from < to ? to : from); k++) *saved_at(s, value, k) |= SAVED;
 }
 
 static void find_saved(ct_stages *s) {
@@ -116,12 +120,15 @@ static void find_saved(ct_stages *s) {
         for (int i = 0; i < g->nodes[n].inputs_count; i++) {
             int by = maker_of(g, g->nodes[n].inputs[i]);
             if (by < 0 || s->stage[by] == ANYWHERE) continue;
-            if (s->stage[by] != s->stage[n] || s->part[by] != s->part[n]) keep_on_the_way(s, base_of(g, g->nodes[n].inputs[i]), s->stage[by], s->stage[n]);
+            if (s->stage[by] == s->stage[n] && s->part[by] == s->part[n]) continue;
+            int value = base_of(g, g->nodes[n].inputs[i]);
+            keep_on_the_way(s, value, s->stage[by], s->stage[n]);
+            if (s->part[n] == CT_PART_WEIGHT_GRAD) *saved_at(s, value, s->stage[n]) |= READ_LAST;
         }
     }
 }
 
-ct_status ct_stages_find(const ct_graph *g, const ct_stage_map *map, ct_stages *out) {
+ct_status ct_stages_find(const ct_graph *g, const ct_stage_map *map, int joint, ct_stages *out) {
     CT_TRY(check_map(g, map));
     size_t nodes = (size_t)g->nodes_count + 1;
     ct_stages s = {g, map->stages, ct_malloc(sizeof(int) * nodes), ct_malloc(sizeof(int) * nodes),
@@ -130,7 +137,7 @@ ct_status ct_stages_find(const ct_graph *g, const ct_stage_map *map, ct_stages *
     for (int n = 0; n < g->nodes_count && !status; n++) {
         s.stage[n] = s.part[n] = ANYWHERE;
         if (is_view(&g->nodes[n]) || needs_feeds_only(&s, &g->nodes[n])) continue;
-        place_node(&s, map, n);
+        place_node(&s, map, joint, n);
         status = check_node(&s, n);
     }
     if (!status) find_saved(&s);
@@ -152,7 +159,14 @@ int ct_stage_has(const ct_stages *s, int stage, int part) {
     return 0;
 }
 
-static int is_saved(const ct_stages *s, int value, int stage) { return s->saved[(size_t)value * (size_t)s->stages + (size_t)stage]; }
+static int is_saved(const ct_stages *s, int value, int stage) { return *saved_at(s, value, stage) & SAVED; }
+
+ct_saved_life ct_stage_life(const ct_stages *s, int stage, int value) {
+    int by = s->graph->values[value].node;
+    if (s->stage[by] > stage) return CT_LIFE_FROM_NEXT;
+    if (s->stage[by] == stage && s->part[by] != CT_PART_FORWARD) return CT_LIFE_BACKWARD;
+    return *saved_at(s, value, stage) & READ_LAST ? CT_LIFE_TO_WEIGHT_GRAD : CT_LIFE_TO_INPUT_GRAD;
+}
 
 int ct_stage_messages(const ct_stages *s, int stage, int backward, int *out) {
     const ct_graph *g = s->graph;
@@ -169,7 +183,7 @@ int ct_stage_messages(const ct_stages *s, int stage, int backward, int *out) {
 }
 
 const char *ct_stage_saved_name(ct_arena *arena, const ct_stages *s, int stage, int value) {
-    return ct_arena_format(arena, "%%%s.%d.%d", s->graph->name, stage, value);
+    return ct_arena_format(arena, "%%%s.%d.%d.%d", s->graph->name, stage, value, ct_stage_life(s, stage, value));
 }
 
 // ---- programs ----

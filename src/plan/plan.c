@@ -59,8 +59,8 @@ static ct_status keep(planning *p, const char *name, size_t bytes, ct_bytes_kind
     return CT_OK;
 }
 
-static int slots_of(const planning *p, int which) {
-    int slots = which < CT_PROGRAM_STAGES ? 1 : p->options.slots[(which - CT_PROGRAM_STAGES) / CT_STAGE_PROGRAMS];
+static int slots_of(const planning *p, int which, const char *name) {
+    int slots = which < CT_PROGRAM_STAGES ? 1 : p->options.slots[(which - CT_PROGRAM_STAGES) / CT_STAGE_PROGRAMS][ct_life_of(name)];
     return slots > 0 && (which - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS != CT_STAGE_PROGRAMS - 1 ? slots : 1; // eval has one batch at a time
 }
 
@@ -68,7 +68,7 @@ static int slots_of(const planning *p, int which) {
 static ct_status keep_saved_output(planning *p, int which, const char *name, int root) {
     int index;
     CT_TRY(keep(p, name, p->aliases[which].bytes[root], CT_BYTES_ACTIVATIONS, &index));
-    p->plan->kept[index].slots = slots_of(p, which);
+    p->plan->kept[index].slots = slots_of(p, which, name);
     p->plan->kept[index].shared |= p->aliases[which].shared[root];
     p->plan->programs[which].value_buffer[root] = -1 - index;
     return CT_OK;
@@ -82,7 +82,7 @@ static ct_status keep_inputs(planning *p, int which) {
         const char *name = in->kind == CT_FEED ? ct_arena_format(&p->plan->arena, "%s:%s", g->name, in->name) : in->name;
         int index;
         CT_TRY(keep(p, name, ct_value_room_bytes(g, in->value), kind_of_input(in->kind), &index));
-        if (in->kind == CT_SAVED) p->plan->kept[index].slots = slots_of(p, which);
+        if (in->kind == CT_SAVED) p->plan->kept[index].slots = slots_of(p, which, in->name);
         p->plan->kept[index].shared |= p->aliases[which].shared[ct_alias_root(&p->aliases[which], in->value, NULL)];
         program->value_buffer[in->value] = -1 - index;
     }

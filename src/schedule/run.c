@@ -65,22 +65,17 @@ static unsigned char *done_at(const proof *p, ct_act act, int stage, int micro) 
 
 static int backward_done(const proof *p, int stage, int micro) { return *done_at(p, CT_ACT_I, stage, micro) || *done_at(p, CT_ACT_B, stage, micro); }
 
-// A slot is free when what its last micro-batch sent has been received: the neighbours have opened it.
+// A slot of the backward pool is free when what its last micro-batch sent back has been received: the stage before has opened it. (What went forward
+// has long been received when its slot is free, for the backward has come back.)
 static int waits_for_slot(const proof *p, ct_action a, ct_action *out) {
     const ct_schedule *s = p->s;
-    ct_action message, last = {CT_ACT_F, a.stage, p->before[a.stage * s->micros + a.micro]};
-    if (last.micro < 0) return 0;
-    if (send_of(s, last, &message) && !*done_at(p, CT_ACT_RECV_F, a.stage + 1, last.micro)) {
-        *out = (ct_action){CT_ACT_RECV_F, a.stage + 1, last.micro};
-        return 1;
-    }
-    last.act = CT_ACT_I;
-    if (send_of(s, last, &message) && !*done_at(p, CT_ACT_RECV_B, a.stage - 1, last.micro)) {
-        *out = (ct_action){CT_ACT_RECV_B, a.stage - 1, last.micro};
-        return 1;
-    }
-    return 0;
+    ct_action message, last = {CT_ACT_I, a.stage, p->before[a.stage * s->micros + a.micro]};
+    if (last.micro < 0 || !send_of(s, last, &message) || *done_at(p, CT_ACT_RECV_B, a.stage - 1, last.micro)) return 0;
+    *out = (ct_action){CT_ACT_RECV_B, a.stage - 1, last.micro};
+    return 1;
 }
+
+static int has_next_here(const ct_schedule *s, int stage) { return stage + 1 < s->stages && s->rank_of[stage + 1] == s->rank_of[stage]; }
 
 // What an action still waits for, as an action; 0: nothing.
 static int waits_for(const proof *p, ct_action a, ct_action *out) {
@@ -92,13 +87,12 @@ static int waits_for(const proof *p, ct_action a, ct_action *out) {
         return 1;                                                                                                      \
     } while (0)
     switch (a.act) {
-    case CT_ACT_RECV_F: return p->before && waits_for_slot(p, a, out);
     case CT_ACT_F:
-        if (p->before && waits_for_slot(p, a, out)) return 1;
         if (a.stage > 0 && !*done_at(p, CT_ACT_F, a.stage - 1, a.micro)) WAIT(CT_ACT_F, a.stage - 1);
         return 0;
     case CT_ACT_I:
     case CT_ACT_B:
+        if (p->before && waits_for_slot(p, a, out)) return 1;
         if (!*done_at(p, CT_ACT_F, a.stage, a.micro)) WAIT(CT_ACT_F, a.stage);
         if (a.stage < last && !backward_done(p, a.stage + 1, a.micro)) WAIT(CT_ACT_I, a.stage + 1);
         return 0;
@@ -183,23 +177,33 @@ ct_status ct_schedule_verify(const ct_schedule *s) {
 
 // ---- slots ----
 
-// Deals slots out, the one that has been free for longest first; at least `count` of them. Returns how many there are.
-static int deal(const ct_schedule *s, int stage, int count, int *slot_of, int *before) {
+// Does an action take a slot of one of the stage's pools? Between two stages of a rank the upper one's gradient is put into the lower one's slot.
+static int takes(const ct_schedule *s, int stage, ct_action a, int pool) {
+    if (pool == CT_POOL_FROM_NEXT && a.stage == stage + 1 && has_next_here(s, stage)) return is_backward(a.act);
+    if (a.stage != stage) return 0;
+    if (pool == CT_POOL_FROM_NEXT) return a.act == CT_ACT_RECV_B || is_backward(a.act);
+    return pool == CT_POOL_BACKWARD ? is_backward(a.act) : a.act == CT_ACT_F || a.act == CT_ACT_RECV_F;
+}
+
+static int gives(ct_act act, int pool) { return pool == CT_POOL_TO_INPUT_GRAD ? is_backward(act) : ends_micro(act); }
+
+// Deals a pool's slots out, the one that has been free for longest first; at least `count` of them. before[micro]: who had its slot. Returns how many there are.
+static int deal(const ct_schedule *s, int stage, int pool, int count, int *slot_of, int *before) {
     const ct_actions *list = &s->of[s->rank_of[stage]];
     int *last = ct_malloc(sizeof(int) * ((size_t)s->micros + (size_t)count + 1));
     int *free_slots = ct_malloc(sizeof(int) * (2 * (size_t)s->micros + (size_t)count + 1)), first = 0, end = 0, slots = 0; // a queue that never wraps
     for (; slots < count; slots++) free_slots[end++] = slots, last[slots] = -1;
-    for (int m = 0; m < s->micros; m++) slot_of[m] = -1;
+    for (int m = 0; m < s->micros; m++) slot_of[m * CT_POOLS + pool] = -1;
     for (int i = 0; i < list->count; i++) {
         ct_action a = list->list[i];
-        if (a.stage != stage) continue;
-        if ((a.act == CT_ACT_F || a.act == CT_ACT_RECV_F) && slot_of[a.micro] < 0) {
+        int *slot = &slot_of[a.micro * CT_POOLS + pool];
+        if (takes(s, stage, a, pool) && *slot < 0) {
             if (first == end) free_slots[end++] = slots, last[slots++] = -1;
-            slot_of[a.micro] = free_slots[first++];
-            before[a.micro] = last[slot_of[a.micro]];
-            last[slot_of[a.micro]] = a.micro;
+            *slot = free_slots[first++];
+            before[a.micro] = last[*slot];
+            last[*slot] = a.micro;
         }
-        if (ends_micro(a.act)) free_slots[end++] = slot_of[a.micro];
+        if (a.stage == stage && gives(a.act, pool)) free_slots[end++] = *slot;
     }
     free(free_slots);
     free(last);
@@ -219,7 +223,7 @@ static int stopped_stage(const ct_schedule *s, const int *before) {
         ct_action other;
         if (p.at[r] == s->of[r].count) continue;
         ct_action a = s->of[r].list[p.at[r]];
-        if ((a.act == CT_ACT_F || a.act == CT_ACT_RECV_F) && waits_for_slot(&p, a, &other)) stage = a.stage;
+        if (is_backward(a.act) && waits_for_slot(&p, a, &other)) stage = a.stage;
     }
     free(p.done);
     free(p.at);
@@ -227,8 +231,15 @@ static int stopped_stage(const ct_schedule *s, const int *before) {
 }
 
 void ct_schedule_slots(const ct_schedule *s, int *counts, int *slot_of) {
-    int *before = ct_malloc(sizeof(int) * ((size_t)s->stages * (size_t)s->micros + 1));
-    for (int k = 0; k < s->stages; k++) counts[k] = deal(s, k, 0, slot_of + k * s->micros, before + k * s->micros);
-    for (int k; (k = stopped_stage(s, before)) >= 0;) counts[k] = deal(s, k, counts[k] + 1, slot_of + k * s->micros, before + k * s->micros);
+    int *before = ct_malloc(sizeof(int) * ((size_t)s->stages * (size_t)s->micros + 1)), *other = ct_malloc(sizeof(int) * ((size_t)s->micros + 1));
+    size_t row = (size_t)s->micros * CT_POOLS;
+    for (int k = 0; k < s->stages; k++)
+        for (int pool = 0; pool < CT_POOLS; pool++)
+            counts[k * CT_POOLS + pool] = deal(s, k, pool, 0, slot_of + (size_t)k * row, pool == CT_POOL_BACKWARD ? before + k * s->micros : other);
+    for (int k; (k = stopped_stage(s, before)) >= 0;) {
+        int *count = &counts[k * CT_POOLS + CT_POOL_BACKWARD];
+        *count = deal(s, k, CT_POOL_BACKWARD, *count + 1, slot_of + (size_t)k * row, before + k * s->micros);
+    }
     free(before);
+    free(other);
 }

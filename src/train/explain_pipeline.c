@@ -7,7 +7,8 @@ ct_stage_cost *ct_explain_stage_costs(const ct_step *step, double flops_per_s) {
     ct_stage_cost *costs = ct_calloc((size_t)step->stages + 1, sizeof *costs);
     for (int s = 0; s < step->stages; s++) {
         const ct_stage_figures *f = &step->figures[s];
-        costs[s] = (ct_stage_cost){f->flops[0] / flops_per_s, f->flops[1] / flops_per_s, f->flops[2] / flops_per_s, (double)f->saved_bytes};
+        costs[s] = (ct_stage_cost){f->flops[0] / flops_per_s, f->flops[1] / flops_per_s, f->flops[2] / flops_per_s,
+                                   (double)f->saved_bytes[CT_LIFE_TO_INPUT_GRAD] + (double)f->saved_bytes[CT_LIFE_TO_WEIGHT_GRAD]};
     }
     return costs;
 }
@@ -21,23 +22,24 @@ double ct_pipeline_flops(const ct_step *step) {
 
 static void print_stage(const ct_step *step, const ct_schedule *schedule, const int *counts, int s, ct_string *out) {
     const ct_stage_figures *f = &step->figures[s];
-    char saved[32], sent[32], back[32];
-    ct_bytes_text((double)f->saved_bytes, saved, sizeof saved);
+    char saved[CT_LIVES][32], sent[32], back[32];
+    for (int k = 0; k < CT_LIVES; k++) ct_bytes_text((double)f->saved_bytes[k], saved[k], sizeof saved[k]);
     ct_bytes_text(f->sent_bytes[0], sent, sizeof sent);
     ct_bytes_text(f->sent_bytes[1], back, sizeof back);
-    ct_string_add(out, "  %5d %6d %7d %10.3g %10.3g %11.3g %12s × %-4d %11s %11s\n", s, schedule->rank_of[s], f->layers, f->flops[0], f->flops[1], f->flops[2],
-                  saved, counts[s], sent, back);
+    ct_string_add(out, "  %5d %5d %7d %9.3g %10.3g %11.3g %11s × %-3d %11s × %-3d %11s × %-3d %11s %11s\n", s, schedule->rank_of[s], f->layers, f->flops[0], f->flops[1],
+                  f->flops[2], saved[0], counts[s * CT_POOLS], saved[1], counts[s * CT_POOLS + 1], saved[2], counts[s * CT_POOLS + 2], sent, back);
 }
 
 void ct_pipeline_print(const ct_step *step, const ct_schedule *schedule, double flops_per_s, ct_string *out) {
-    int *counts = ct_malloc(sizeof(int) * (size_t)schedule->stages), *slots = ct_malloc(sizeof(int) * (size_t)schedule->stages * (size_t)schedule->micros);
+    size_t stages = (size_t)schedule->stages * CT_POOLS;
+    int *counts = ct_malloc(sizeof(int) * stages), *slots = ct_malloc(sizeof(int) * stages * (size_t)schedule->micros);
     ct_stage_cost *costs = ct_explain_stage_costs(step, flops_per_s > 0 ? flops_per_s : 1e12);
     ct_schedule_times times;
     ct_schedule_slots(schedule, counts, slots);
     ct_schedule_simulate(schedule, costs, 0, &times);
     ct_string_add(out, "\npipeline: %s, %d stages, %d micro-batches a run; bubble %.1f %% of the ranks' time, by FLOPs and without transfers\n", schedule->name,
                   schedule->stages, schedule->micros, 100 * ct_schedule_bubble(&times));
-    ct_string_add(out, "  stage on pp  layers    forward input-grad weight-grad         saved × slots  to the next   and back\n");
+    ct_string_add(out, "  stage on pp  layers   forward input-grad weight-grad      F to I × slots      F to W × slots      I to W × slots to the next    and back\n");
     for (int s = 0; s < schedule->stages; s++) print_stage(step, schedule, counts, s, out);
     ct_schedule_print(schedule, &times, 100, 0, out);
     ct_schedule_times_deinit(&times);
@@ -60,7 +62,9 @@ void ct_stages_json(const ct_step *step, ct_string *out) {
     for (int s = 0; s < step->stages; s++) {
         const ct_stage_figures *f = &step->figures[s];
         ct_string_add(out, "%s{\"stage\": %d, \"layers\": %d, \"forward_flops\": %.17g, \"input_grad_flops\": %.17g, \"weight_grad_flops\": %.17g, \"saved_bytes\": %zu, "
+                           "\"saved_to_input_grad_bytes\": %zu, \"saved_to_weight_grad_bytes\": %zu, \"saved_backward_bytes\": %zu, \"received_bytes\": %zu, "
                            "\"sent_forward_bytes\": %.17g, \"sent_backward_bytes\": %.17g}",
-                      s ? ", " : "", s, f->layers, f->flops[0], f->flops[1], f->flops[2], f->saved_bytes, f->sent_bytes[0], f->sent_bytes[1]);
+                      s ? ", " : "", s, f->layers, f->flops[0], f->flops[1], f->flops[2], f->saved_bytes[0] + f->saved_bytes[1],
+                      f->saved_bytes[0], f->saved_bytes[1], f->saved_bytes[2], f->saved_bytes[3], f->sent_bytes[0], f->sent_bytes[1]);
     }
 }

@@ -5,19 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_TAG = 1000 };
+enum { FIRST_TAG = 1000, MOST_MESSAGES = 32 }; // over one boundary
 
-// One way over one boundary of a stage, for one slot.
+// One value on its way over a boundary, from or to one slot of its pool.
 typedef struct {
-    ct_message *messages;
-    ct_exchange *exchange; // NULL: the neighbour is on this rank, or there is none
+    ct_message message;
+    ct_exchange *exchange;
     int under_way;
 } passage;
 
 typedef struct {
-    int stage, slots;
-    const int *slot_of;        // by micro-batch
-    passage *ways[CT_BOUNDARIES]; // by slot; NULL: none
+    int pool, slots;
+    passage *by_slot; // NULL: the neighbour is on this rank
+} traveller;
+
+typedef struct {
+    int stage;
+    const int *counts;         // of slots, by pool
+    const int *slot_of;        // by micro-batch and pool
+    traveller *ways[CT_BOUNDARIES]; // by message
 } local_stage;
 
 struct ct_pipeline {
@@ -26,7 +32,7 @@ struct ct_pipeline {
     ct_exec *exec;
     ct_comm *comm;
     int rank, pp_rank, stride; // ranks from one stage's to the next one's
-    int *counts, *slot_of; // of slots, by stage; by stage and micro-batch
+    int *counts, *slot_of; // of slots, by stage and pool; by stage, micro-batch and pool
     int local_count;
     local_stage local[CT_MOST_STAGES];
     char group_name[8];
@@ -43,38 +49,37 @@ static int goes_out(ct_boundary way) { return way == CT_TO_NEXT || way == CT_TO_
 static int is_after(ct_boundary way) { return way == CT_TO_NEXT || way == CT_FROM_NEXT || way == CT_EVAL_TO_NEXT; }
 static int is_eval(ct_boundary way) { return way == CT_EVAL_TO_NEXT || way == CT_EVAL_FROM_BEFORE; }
 
-// Messages over a boundary in one direction have a tag of their own: it is the number of the stage before it and what travels.
+// Messages over a boundary in one direction have tags of their own, from this one on.
 static int tag_of(ct_boundary way, int stage) {
     int boundary = is_after(way) ? stage : stage - 1, backward = way == CT_FROM_NEXT || way == CT_TO_BEFORE;
-    return FIRST_TAG + boundary * 3 + (is_eval(way) ? 2 : backward);
+    return FIRST_TAG + (boundary * 3 + (is_eval(way) ? 2 : backward)) * MOST_MESSAGES;
 }
 
-static ct_status make_passage(ct_pipeline *p, int k, ct_boundary way, int slot, int peer, passage *out) {
+static ct_status make_passage(ct_pipeline *p, int k, ct_boundary way, int i, int peer, int slot, passage *out) {
     static const char *const kinds[CT_BOUNDARIES] = {"recv_f", "send_f", "recv_b", "send_b", "recv_f", "send_f"};
-    const ct_step_messages *m = &p->step->messages[k];
-    int count = m->counts[way];
-    double bytes = 0;
-    out->messages = ct_calloc((size_t)count + 1, sizeof *out->messages);
-    for (int i = 0; i < count; i++) {
-        const ct_buffer *b = &p->step->plan.kept[ct_plan_find_kept(&p->step->plan, m->names[way][i])];
-        out->messages[i] = (ct_message){peer, ct_exec_slot(p->exec, m->names[way][i], slot), b->bytes};
-        bytes += (double)b->bytes;
-    }
-    ct_group group = {&peer, 1, 0, p->group_name, tag_of(way, p->local[k].stage)};
-    ct_comm_what what = {kinds[way], "", is_eval(way) ? "eval" : "micro", (int64_t)bytes};
-    int out_way = goes_out(way);
-    return ct_exchange_make(p->comm, &group, out->messages, out_way ? count : 0, out->messages, out_way ? 0 : count, &what, &out->exchange);
+    const char *name = p->step->messages[k].names[way][i];
+    const ct_buffer *b = &p->step->plan.kept[ct_plan_find_kept(&p->step->plan, name)];
+    out->message = (ct_message){peer, ct_exec_slot(p->exec, name, slot), b->bytes};
+    ct_group group = {&peer, 1, 0, "pp", tag_of(way, p->local[k].stage) + i};
+    ct_comm_what what = {kinds[way], "", is_eval(way) ? "eval" : "micro", (int64_t)b->bytes};
+    int sends = goes_out(way);
+    return ct_exchange_make(p->comm, &group, &out->message, sends, &out->message, !sends, &what, &out->exchange);
 }
 
-static ct_status make_ways(ct_pipeline *p, int k) {
+static ct_status make_way(ct_pipeline *p, int k, ct_boundary way) {
     local_stage *l = &p->local[k];
-    for (int way = 0; way < CT_BOUNDARIES; way++) {
-        int other = l->stage + (is_after((ct_boundary)way) ? 1 : -1), slots = is_eval((ct_boundary)way) ? 1 : l->slots;
-        if (other < 0 || other >= p->schedule->stages || !p->step->messages[k].counts[way]) continue;
-        if (p->schedule->rank_of[other] == p->pp_rank) continue;
-        l->ways[way] = ct_calloc((size_t)slots, sizeof(passage));
-        int peer = p->rank + (p->schedule->rank_of[other] - p->pp_rank) * p->stride;
-        for (int slot = 0; slot < slots; slot++) CT_TRY(make_passage(p, k, (ct_boundary)way, slot, peer, &l->ways[way][slot]));
+    int other = l->stage + (is_after(way) ? 1 : -1), count = p->step->messages[k].counts[way];
+    if (other < 0 || other >= p->schedule->stages || !count) return CT_OK;
+    CT_CHECK(count <= MOST_MESSAGES, CT_UNSUPPORTED, "%d values pass between pipeline stages %d and %d: at most %d are possible", count, l->stage, other, MOST_MESSAGES);
+    int is_here = p->schedule->rank_of[other] == p->pp_rank, peer = p->rank + (p->schedule->rank_of[other] - p->pp_rank) * p->stride;
+    l->ways[way] = ct_calloc((size_t)count, sizeof(traveller));
+    for (int i = 0; i < count; i++) {
+        traveller *t = &l->ways[way][i];
+        t->pool = (int)ct_life_of(p->step->messages[k].names[way][i]);
+        t->slots = is_eval(way) ? 1 : l->counts[t->pool];
+        if (is_here) continue;
+        t->by_slot = ct_calloc((size_t)t->slots, sizeof(passage));
+        for (int slot = 0; slot < t->slots; slot++) CT_TRY(make_passage(p, k, way, i, peer, slot, &t->by_slot[slot]));
     }
     return CT_OK;
 }
@@ -86,15 +91,15 @@ static ct_status make(ct_pipeline *p, const ct_step_options *options) {
     p->stride = ct_mesh_ranks(mesh) / mesh->axes[pp].size; // it is the outermost axis
     snprintf(p->group_name, sizeof p->group_name, "pp");
     p->local_count = options->pipeline.local_count;
-    p->counts = ct_malloc(sizeof(int) * (size_t)p->schedule->stages);
-    p->slot_of = ct_malloc(sizeof(int) * (size_t)p->schedule->stages * (size_t)p->schedule->micros);
+    p->counts = ct_malloc(sizeof(int) * (size_t)p->schedule->stages * CT_POOLS);
+    p->slot_of = ct_malloc(sizeof(int) * (size_t)p->schedule->stages * (size_t)p->schedule->micros * CT_POOLS);
     ct_schedule_slots(p->schedule, p->counts, p->slot_of);
     for (int k = 0; k < p->local_count; k++) {
         local_stage *l = &p->local[k];
         l->stage = options->pipeline.local[k];
-        l->slot_of = p->slot_of + l->stage * p->schedule->micros;
-        l->slots = p->counts[l->stage];
-        CT_TRY(make_ways(p, k));
+        l->slot_of = p->slot_of + l->stage * p->schedule->micros * CT_POOLS;
+        l->counts = p->counts + l->stage * CT_POOLS;
+        for (int way = 0; way < CT_BOUNDARIES; way++) CT_TRY(make_way(p, k, (ct_boundary)way));
     }
     return CT_OK;
 }
@@ -111,42 +116,68 @@ ct_status ct_pipeline_create(const ct_step *step, const ct_step_options *options
 
 void ct_pipeline_destroy(ct_pipeline *p) {
     if (!p) return;
-    for (int k = 0; k < p->local_count; k++) {
+    for (int k = 0; k < p->local_count; k++)
         for (int way = 0; way < CT_BOUNDARIES; way++) {
-            int slots = is_eval((ct_boundary)way) ? 1 : p->local[k].slots;
-            for (int s = 0; p->local[k].ways[way] && s < slots; s++) {
-                ct_exchange_destroy(p->local[k].ways[way][s].exchange);
-                free(p->local[k].ways[way][s].messages);
+            traveller *t = p->local[k].ways[way];
+            for (int i = 0; t && i < p->step->messages[k].counts[way]; i++) {
+                for (int slot = 0; t[i].by_slot && slot < t[i].slots; slot++) ct_exchange_destroy(t[i].by_slot[slot].exchange);
+                free(t[i].by_slot);
             }
-            free(p->local[k].ways[way]);
+            free(t);
         }
-    }
     free(p->counts);
     free(p->slot_of);
     free(p);
 }
 
 // ---- passing on ----
-static ct_status begin(local_stage *l, ct_boundary way, int slot) {
-    passage *w = l->ways[way] ? &l->ways[way][slot] : NULL;
-    if (!w) return CT_OK;
-    w->under_way = 1;
-    return ct_exchange_begin(w->exchange, 0);
+static const int no_slots[CT_POOLS];
+
+static const int *slots_of(const local_stage *l, int micro) { return micro < 0 ? no_slots : l->slot_of + micro * CT_POOLS; }
+
+static ct_status begin(ct_pipeline *p, local_stage *l, ct_boundary way, int micro) {
+    for (int i = 0; l->ways[way] && i < p->step->messages[l - p->local].counts[way]; i++) {
+        traveller *t = &l->ways[way][i];
+        if (!t->by_slot) continue;
+        passage *at = &t->by_slot[slots_of(l, micro)[t->pool]];
+        at->under_way = 1;
+        CT_TRY(ct_exchange_begin(at->exchange, 0));
+    }
+    return CT_OK;
 }
 
-static ct_status end(local_stage *l, ct_boundary way, int slot) {
-    passage *w = l->ways[way] ? &l->ways[way][slot] : NULL;
-    if (!w || !w->under_way) return CT_OK;
-    w->under_way = 0;
-    return ct_exchange_end(w->exchange);
+static ct_status end_at(passage *at) {
+    if (!at->under_way) return CT_OK;
+    at->under_way = 0;
+    return ct_exchange_end(at->exchange);
+}
+
+static ct_status end(ct_pipeline *p, local_stage *l, ct_boundary way, int micro) {
+    for (int i = 0; l->ways[way] && i < p->step->messages[l - p->local].counts[way]; i++) {
+        traveller *t = &l->ways[way][i];
+        if (t->by_slot) CT_TRY(end_at(&t->by_slot[slots_of(l, micro)[t->pool]]));
+    }
+    return CT_OK;
+}
+
+// What the last micro-batch in a slot of these pools sent has to be gone before anything is written there.
+static ct_status empty_slots(ct_pipeline *p, local_stage *l, int micro, int backward) {
+    static const ct_boundary out[] = {CT_TO_NEXT, CT_TO_BEFORE};
+    for (int w = 0; w < 2; w++)
+        for (int i = 0; l->ways[out[w]] && i < p->step->messages[l - p->local].counts[out[w]]; i++) {
+            traveller *t = &l->ways[out[w]][i];
+            if (t->by_slot && (t->pool == CT_LIFE_BACKWARD) == backward) CT_TRY(end_at(&t->by_slot[slots_of(l, micro)[t->pool]]));
+        }
+    return CT_OK;
 }
 
 // From one stage of this rank to another one beside it.
-static void copy(ct_pipeline *p, const local_stage *from, ct_boundary out, int from_slot, const local_stage *to, ct_boundary in, int to_slot) {
+static void copy(ct_pipeline *p, const local_stage *from, ct_boundary out, const local_stage *to, ct_boundary in, int micro) {
     const ct_step_messages *a = &p->step->messages[from - p->local], *b = &p->step->messages[to - p->local];
     CT_ASSERT(a->counts[out] == b->counts[in], "stages %d and %d disagree", from->stage, to->stage);
     for (int i = 0; i < a->counts[out]; i++)
-        memcpy(ct_exec_slot(p->exec, b->names[in][i], to_slot), ct_exec_slot(p->exec, a->names[out][i], from_slot),
+        memcpy(ct_exec_slot(p->exec, b->names[in][i], slots_of(to, micro)[to->ways[in][i].pool]),
+               ct_exec_slot(p->exec, a->names[out][i], slots_of(from, micro)[from->ways[out][i].pool]),
                p->step->plan.kept[ct_plan_find_kept(&p->step->plan, a->names[out][i])].bytes);
 }
 
@@ -155,45 +186,49 @@ static ct_status run_program(ct_pipeline *p, const local_stage *l, int part, int
     ct_program w = ct_stage_program_of((int)(l - p->local), part);
     if (!p->step->has[w]) return CT_OK;
     feed(context, w, micro);
-    return ct_exec_run_slot(p->exec, w, part == CT_PART_EVAL ? 0 : l->slot_of[micro]);
-}
-
-// What the slot's last micro-batch sent has to be gone before anything is written there.
-static ct_status empty_slot(local_stage *l, int slot) {
-    CT_TRY(end(l, CT_TO_NEXT, slot));
-    return end(l, CT_TO_BEFORE, slot);
+    return ct_exec_run_slots(p->exec, w, slots_of(l, micro));
 }
 
 static ct_status forward(ct_pipeline *p, local_stage *l, int micro, ct_pipeline_feed *feed, void *context) {
-    int slot = l->slot_of[micro];
     local_stage *before = l->stage > 0 ? find(p, l->stage - 1) : NULL;
-    CT_TRY(empty_slot(l, slot));
-    if (before) copy(p, before, CT_TO_NEXT, before->slot_of[micro], l, CT_FROM_BEFORE, slot);
-    CT_TRY(end(l, CT_FROM_BEFORE, slot));
+    CT_TRY(empty_slots(p, l, micro, 0));
+    if (before) copy(p, before, CT_TO_NEXT, l, CT_FROM_BEFORE, micro);
+    CT_TRY(end(p, l, CT_FROM_BEFORE, micro));
     return run_program(p, l, CT_PART_FORWARD, micro, feed, context);
 }
 
 static ct_status input_grad(ct_pipeline *p, local_stage *l, int micro, ct_pipeline_feed *feed, void *context) {
-    int slot = l->slot_of[micro];
     local_stage *before = l->stage > 0 ? find(p, l->stage - 1) : NULL;
-    CT_TRY(end(l, CT_FROM_NEXT, slot));
+    CT_TRY(empty_slots(p, l, micro, 1));
+    CT_TRY(end(p, l, CT_FROM_NEXT, micro));
     CT_TRY(run_program(p, l, CT_PART_INPUT_GRAD, micro, feed, context));
-    if (before) copy(p, l, CT_TO_BEFORE, slot, before, CT_FROM_NEXT, before->slot_of[micro]);
+    if (before) copy(p, l, CT_TO_BEFORE, before, CT_FROM_NEXT, micro);
     return CT_OK;
 }
 
 static ct_status act(ct_pipeline *p, ct_action a, ct_pipeline_feed *feed, void *context) {
     local_stage *l = find(p, a.stage);
     switch (a.act) {
-    case CT_ACT_RECV_F: CT_TRY(empty_slot(l, l->slot_of[a.micro])); return begin(l, CT_FROM_BEFORE, l->slot_of[a.micro]);
-    case CT_ACT_RECV_B: return begin(l, CT_FROM_NEXT, l->slot_of[a.micro]);
-    case CT_ACT_SEND_F: return begin(l, CT_TO_NEXT, l->slot_of[a.micro]);
-    case CT_ACT_SEND_B: return begin(l, CT_TO_BEFORE, l->slot_of[a.micro]);
+    case CT_ACT_RECV_F: CT_TRY(empty_slots(p, l, a.micro, 0)); return begin(p, l, CT_FROM_BEFORE, a.micro);
+    case CT_ACT_RECV_B: return begin(p, l, CT_FROM_NEXT, a.micro);
+    case CT_ACT_SEND_F: return begin(p, l, CT_TO_NEXT, a.micro);
+    case CT_ACT_SEND_B: return begin(p, l, CT_TO_BEFORE, a.micro);
     case CT_ACT_F: return forward(p, l, a.micro, feed, context);
     case CT_ACT_I: return input_grad(p, l, a.micro, feed, context);
     case CT_ACT_W: return run_program(p, l, CT_PART_WEIGHT_GRAD, a.micro, feed, context);
     default: CT_TRY(input_grad(p, l, a.micro, feed, context)); return run_program(p, l, CT_PART_WEIGHT_GRAD, a.micro, feed, context);
     }
+}
+
+// Nothing is on its way any more.
+static ct_status settle(ct_pipeline *p) {
+    for (int k = 0; k < p->local_count; k++)
+        for (int way = 0; way < CT_BOUNDARIES; way++)
+            for (int i = 0; p->local[k].ways[way] && i < p->step->messages[k].counts[way]; i++) {
+                traveller *t = &p->local[k].ways[way][i];
+                for (int slot = 0; t->by_slot && slot < t->slots; slot++) CT_TRY(end_at(&t->by_slot[slot]));
+            }
+    return CT_OK;
 }
 
 ct_status ct_pipeline_run(ct_pipeline *p, ct_pipeline_feed *feed, void *context) {
@@ -204,21 +239,19 @@ ct_status ct_pipeline_run(ct_pipeline *p, ct_pipeline_feed *feed, void *context)
         ct_action_print(list->list[i], text, sizeof text);
         if (status) return ct_error_note(status, "action %s of %s", text, p->schedule->name);
     }
-    for (int k = 0; k < p->local_count; k++)
-        for (int slot = 0; slot < p->local[k].slots; slot++) CT_TRY(empty_slot(&p->local[k], slot));
-    return CT_OK;
+    return settle(p);
 }
 
 ct_status ct_pipeline_eval(ct_pipeline *p, ct_pipeline_feed *feed, void *context) {
+    enum { NO_MICRO = -1 }; // what passes in validation has one place
     for (int k = 0; k < p->local_count; k++) { // ascending: a later stage waits for an earlier one
         local_stage *l = &p->local[k], *before = l->stage > 0 ? find(p, l->stage - 1) : NULL;
-        CT_TRY(end(l, CT_EVAL_TO_NEXT, 0));
-        if (before) copy(p, before, CT_EVAL_TO_NEXT, 0, l, CT_EVAL_FROM_BEFORE, 0);
-        CT_TRY(begin(l, CT_EVAL_FROM_BEFORE, 0));
-        CT_TRY(end(l, CT_EVAL_FROM_BEFORE, 0));
-        CT_TRY(run_program(p, l, CT_PART_EVAL, 0, feed, context));
-        CT_TRY(begin(l, CT_EVAL_TO_NEXT, 0));
-        if (l->stage + 1 < p->schedule->stages && !find(p, l->stage + 1)) CT_TRY(end(l, CT_EVAL_TO_NEXT, 0));
+        if (before) copy(p, before, CT_EVAL_TO_NEXT, l, CT_EVAL_FROM_BEFORE, NO_MICRO);
+        CT_TRY(begin(p, l, CT_EVAL_FROM_BEFORE, NO_MICRO));
+        CT_TRY(end(p, l, CT_EVAL_FROM_BEFORE, NO_MICRO));
+        CT_TRY(run_program(p, l, CT_PART_EVAL, NO_MICRO, feed, context));
+        CT_TRY(begin(p, l, CT_EVAL_TO_NEXT, NO_MICRO));
+        CT_TRY(end(p, l, CT_EVAL_TO_NEXT, NO_MICRO));
     }
     return CT_OK;
 }

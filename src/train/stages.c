@@ -138,12 +138,15 @@ ct_status ct_setup_pipeline(ct_arena *arena, const ct_config *config, const ct_m
     else CT_TRY(deal_layers(arena, config, model, out->stages, modules));
     CT_TRY(check_parameters(config, model, modules, out->stages));
     options->pipeline = (ct_step_pipeline){.stages = out->stages, .modules = modules};
-    int mine = ct_mesh_coord(&options->parallel.mesh, options->rank, pp), *counts = CT_ARENA_ARRAY(arena, int, out->stages);
-    ct_schedule_slots(out, counts, CT_ARENA_ARRAY(arena, int, out->stages * out->micros));
+    options->pipeline.joint = 1;
+    for (int r = 0; r < out->ranks; r++)
+        for (int i = 0; i < out->of[r].count; i++) options->pipeline.joint &= out->of[r].list[i].act != CT_ACT_I;
+    int mine = ct_mesh_coord(&options->parallel.mesh, options->rank, pp), *counts = CT_ARENA_ARRAY(arena, int, out->stages * CT_POOLS);
+    ct_schedule_slots(out, counts, CT_ARENA_ARRAY(arena, int, out->stages * out->micros * CT_POOLS));
     for (int s = 0; s < out->stages; s++) {
         if (out->rank_of[s] != mine) continue;
         CT_CHECK(options->pipeline.local_count < CT_MOST_STAGES, CT_INVALID, "more than %d pipeline stages on a rank", CT_MOST_STAGES);
-        options->plan.slots[options->pipeline.local_count] = counts[s];
+        memcpy(options->plan.slots[options->pipeline.local_count], counts + s * CT_POOLS, sizeof options->plan.slots[0]);
         options->pipeline.local[options->pipeline.local_count++] = s;
     }
     return CT_OK;

@@ -159,13 +159,16 @@ static ct_status count_figures(const ct_step_options *o, const ct_stages *stages
     step->stages = stages->stages;
     step->figures = CT_ARENA_ARRAY(&step->arena, ct_stage_figures, stages->stages);
     for (int n = 0; n < local.nodes_count; n++)
-        if (stages->stage[n] >= 0) step->figures[stages->stage[n]].flops[stages->part[n]] += ct_op_cost(&local, &local.nodes[n]).flops;
+        if (stages->stage[n] >= 0) {
+            int part = stages->part[n] == CT_PART_INPUT_GRAD && local.nodes[n].from.phase == CT_WEIGHT_GRAD ? CT_PART_WEIGHT_GRAD : stages->part[n];
+            step->figures[stages->stage[n]].flops[part] += ct_op_cost(&local, &local.nodes[n]).flops;
+        }
     int *values = ct_malloc(sizeof(int) * (size_t)(local.values_count + 1));
     for (int s = 0; s < stages->stages; s++) {
         ct_stage_figures *f = &step->figures[s];
         f->layers = count_layers(o->pipeline.modules[s]);
         for (int v = 0; v < local.values_count; v++)
-            if (stages->saved[(size_t)v * (size_t)stages->stages + (size_t)s]) f->saved_bytes += ct_value_room_bytes(&local, v);
+            if (stages->saved[(size_t)v * (size_t)stages->stages + (size_t)s]) f->saved_bytes[ct_stage_life(stages, s, v)] += ct_value_room_bytes(&local, v);
         for (int backward = 0; backward < 2; backward++) {
             int count = s - backward < 0 ? 0 : ct_stage_messages(stages, s - backward, backward, values);
             for (int i = 0; i < count; i++) f->sent_bytes[backward] += (double)ct_value_room_bytes(&local, values[i]);
@@ -181,7 +184,7 @@ typedef ct_status cut_fn(const ct_step_options *o, const ct_stages *stages, int 
 static ct_status cut_all(const ct_step_options *o, const ct_graph *whole, cut_fn *cut, ct_step *step) {
     const ct_stage_map map = {o->pipeline.stages, o->pipeline.modules};
     ct_stages stages;
-    CT_TRY(ct_stages_find(whole, &map, &stages));
+    CT_TRY(ct_stages_find(whole, &map, o->pipeline.joint, &stages));
     ct_status status = CT_OK;
     if (!step->figures) status = count_figures(o, &stages, step);
     for (int k = 0; k < o->pipeline.local_count && !status; k++) status = cut(o, &stages, k, step);

@@ -28,8 +28,8 @@ void *ct_exec_slot(ct_exec *exec, const char *name, int slot);
 // Runs one program from start to end. Where it moves data between ranks, all of them run it, and it returns when all have read what they
 // need. Errors are those of comm: a rank that is lost, or fails.
 ct_status ct_exec_run(ct_exec *exec, ct_program program);
-// The same, with what the programs of a pipeline stage save for one another in this slot.
-ct_status ct_exec_run_slot(ct_exec *exec, ct_program program, int slot);
+// The same, with what the programs of a pipeline stage save for one another in these slots, by its life.
+ct_status ct_exec_run_slots(ct_exec *exec, ct_program program, const int slots[CT_LIVES]);
 
 // Runs one program and stops behind the first instruction that wrote a NaN or an infinity into a float output, which then is
 // described in text of at most `size` bytes ("layers.3.attention.wq (matmul, forward)"); empty where none did. −inf in a

@@ -99,9 +99,20 @@ typedef enum {
     CT_WEIGHT_LOWP, // the step's low-precision cast of a weight
     CT_STATE,     // any other state: loss sum, norm, key-value cache
     CT_SAVED,     // what another program of a pipeline stage leaves for this one, a micro-batch apart. Its name begins with "%", and so does the
-                  // name of the output that it is there
+                  // name of the output that it is there; it ends with how long it lives, a ct_saved_life
     CT_INPUT_KINDS
 } ct_input_kind;
+
+// From when to when a saved value lives in its stage.
+typedef enum {
+    CT_LIFE_TO_INPUT_GRAD,  // from the forward, or its receive, to the input gradient
+    CT_LIFE_TO_WEIGHT_GRAD, // to the weight gradients
+    CT_LIFE_BACKWARD,       // from the input gradient to the weight gradients
+    CT_LIFE_FROM_NEXT,      // a gradient of the next stage's, from its receive to the weight gradients
+    CT_LIVES
+} ct_saved_life;
+ct_saved_life ct_life_of(const char *saved_name);
+
 const char *ct_input_kind_name(ct_input_kind kind);
 
 typedef struct {

@@ -108,7 +108,7 @@ typedef struct {
     const char *isa_limit; // NULL: what the machine has
     ct_near near;          // ranks whose memory this one can read
     int no_overlap;        // 1: moves begin where they end
-    int slots[CT_MOST_STAGES]; // of what a stage's programs save for one another; 0: 1
+    int slots[CT_MOST_STAGES][CT_LIVES]; // of what a stage's programs save for one another, by its life; 0: 1
     int in_parts;          // 1: readers of gathered activations, and makers of sums, run on the part of one rank at a time (async tensor parallel)
 } ct_plan_options;
 

@@ -52,9 +52,11 @@ ct_status ct_schedule_lower(const ct_schedule *compute, ct_schedule *out_lowered
 // waiting for ever. CT_INVALID says which action of which rank, and why.
 ct_status ct_schedule_verify(const ct_schedule *schedule);
 
-// Room for what lives from a forward (or its receive) to its weight gradients: for each stage how many slots it needs, and each micro-batch's own
-// among them, [stage · micros + micro]. As many as are under way at once, and more only where a slot whose messages are not yet received would
-// stop the schedule. The schedule is lowered and verified.
+// Room for what is saved of micro-batches, in pools of slots: from a forward (or its receive) to the input gradient; from there to the weight
+// gradients; from the input gradient to the weight gradients; and what comes back from the next stage, from its receive to the weight gradients.
+// counts[stage · CT_POOLS + pool] says how many slots a pool has, slot_of[(stage · micros + micro) · CT_POOLS + pool] which one is a micro-batch's. As many as are in use at once, and more only where a slot whose
+// message is not yet received would stop the schedule. The schedule is lowered and verified.
+enum { CT_POOL_TO_INPUT_GRAD, CT_POOL_TO_WEIGHT_GRAD, CT_POOL_BACKWARD, CT_POOL_FROM_NEXT, CT_POOLS };
 void ct_schedule_slots(const ct_schedule *schedule, int *out_counts, int *out_slot_of);
 
 void ct_action_print(ct_action action, char *out, size_t size);

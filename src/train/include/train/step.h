@@ -11,6 +11,7 @@
 typedef struct {
     int stages;
     const char *const *const *modules; // by stage (parallel/stages.h)
+    int joint;                             // backwards are whole: weight gradients are made with input gradients
     int local_count, local[CT_MOST_STAGES]; // this rank's stages, ascending; plan.slots says how many micro-batches each has under way
 } ct_step_pipeline;
 
@@ -42,7 +43,7 @@ typedef struct {
 typedef struct {
     int layers;
     double flops[CT_PARTS]; // forward, input-grad (recomputation included), weight-grad
-    size_t saved_bytes;     // from the forward, or its receive, on
+    size_t saved_bytes[CT_LIVES];
     double sent_bytes[2];   // to the next stage with a forward, to the one before with an input gradient
 } ct_stage_figures;
 
