@@ -34,3 +34,4 @@ ct_command_fn ct_cmd_generate;
 ct_command_fn ct_cmd_checkpoint;
 ct_command_fn ct_cmd_tokenizer;
 ct_command_fn ct_cmd_trace;
+ct_command_fn ct_cmd_schedule;

@@ -17,6 +17,7 @@ static const ct_command commands[] = {
     {"data", ct_cmd_data, "build a tokenised corpus from text; describe one"},
     {"checkpoint", ct_cmd_checkpoint, "list, verify, import and export checkpoints"},
     {"tokenizer", ct_cmd_tokenizer, "train a tokenizer; encode and decode; describe one"},
+    {"schedule", ct_cmd_schedule, "a pipeline schedule by itself: its bubble, its memory, a picture"},
     {"trace", ct_cmd_trace, "what the ranks of a job did last, from its flight recorder"},
     {0},
 };

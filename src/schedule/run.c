@@ -1,6 +1,7 @@
 // What running a schedule takes: sends and receives, the proof that it ends, slots for what lives from a forward to its weight gradients.
 #include "schedule/schedule.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,21 @@ static ct_status check_complete(const proof *p) {
     return CT_OK;
 }
 
+static int stands_anywhere(const ct_schedule *s, ct_action a) {
+    const ct_actions *list = &s->of[s->rank_of[a.stage]];
+    for (int i = 0; i < list->count; i++) {
+        ct_action b = list->list[i];
+        if (b.stage == a.stage && b.micro == a.micro && (b.act == a.act || (a.act == CT_ACT_I && b.act == CT_ACT_B))) return 1;
+    }
+    return 0;
+}
+
+// An input gradient may be part of a whole backward.
+static const char *name_missing(ct_action a, char text[48]) {
+    if (a.act == CT_ACT_I) snprintf(text, 48, "%dB%d (or %dI%d)", a.stage, a.micro, a.stage, a.micro);
+    return text;
+}
+
 static ct_status prove(proof *p) {
     const ct_schedule *s = p->s;
     for (int r = 0; r < s->ranks; r++)
@@ -162,6 +178,7 @@ static ct_status prove(proof *p) {
         CT_ASSERT(waits_for(p, a, &other), "nothing stops rank %d", r);
         ct_action_print(a, text, sizeof text);
         ct_action_print(other, wanted, sizeof wanted);
+        CT_CHECK(stands_anywhere(s, other), CT_INVALID, "%s is missing: rank %d, action %d, %s waits for it", name_missing(other, wanted), r, p->at[r], text);
         CT_FAIL(CT_INVALID, "rank %d, action %d, %s: waits for ever for %s of rank %d", r, p->at[r], text, wanted, s->rank_of[other.stage]);
     }
     return check_complete(p);

@@ -46,8 +46,7 @@ static int advance(simulation *x, int rank, ct_schedule_times *out) {
         x->free_s[rank] = begin + seconds;
         out->busy_s[rank] += seconds;
         if (a.act == CT_ACT_F) *cell(x, x->forward_done, a.stage, a.micro) = begin + seconds;
-        if (a.act == CT_ACT_I) *cell(x, x->backward_done, a.stage, a.micro) = begin + seconds;
-        if (a.act == CT_ACT_B) *cell(x, x->backward_done, a.stage, a.micro) = begin + x->costs[a.stage].input_grad_s;
+        if (a.act == CT_ACT_I || a.act == CT_ACT_B) *cell(x, x->backward_done, a.stage, a.micro) = begin + seconds;
     }
     return any;
 }
