@@ -112,7 +112,7 @@ int ct_cmd_plan(int argc, char **argv) {
     ct_status status = load(&p, argv[1], argc - own, argv + own);
     if (!status) {
         ct_status unbuilt = ct_config_check_train(p.config, json ? NULL : print_note, NULL);
-        if (unbuilt) fprintf(stderr, "ctitan plan: planned for one rank without it: %s\n", ct_error_text(unbuilt));
+        if (unbuilt) fprintf(stderr, "ctitan plan: planned without it: %s\n", ct_error_text(unbuilt));
         ct_string out = {0};
         ct_explain_options options = {.schedule = &p.schedule,
                                       .micro_batches = p.micro_batches,
