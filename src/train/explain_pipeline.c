@@ -30,6 +30,19 @@ static void print_stage(const ct_step *step, const ct_schedule *schedule, const 
                   f->flops[2], saved[0], counts[s * CT_POOLS], saved[1], counts[s * CT_POOLS + 1], saved[2], counts[s * CT_POOLS + 2], sent, back);
 }
 
+static void print_shared(const ct_step *step, ct_string *out) {
+    for (int i = 0; i < step->shared_count; i++) {
+        const ct_shared_gradient *g = &step->shared[i];
+        int kept = ct_plan_find_kept(&step->plan, g->name);
+        char bytes[32] = "";
+        if (kept >= 0) ct_bytes_text((double)step->plan.kept[kept].bytes, bytes, sizeof bytes);
+        ct_string_add(out, "  %s of stage %d, %s, passes once a step to the ranks of the other stages that use this weight:", g->name, g->stage, bytes);
+        for (int k = 0; k < g->users_count; k++)
+            if (g->users[k] != g->stage) ct_string_add(out, " %d", g->users[k]);
+        ct_string_add(out, "\n");
+    }
+}
+
 void ct_pipeline_print(const ct_step *step, const ct_schedule *schedule, double flops_per_s, ct_string *out) {
     size_t stages = (size_t)schedule->stages * CT_POOLS;
     int *counts = ct_malloc(sizeof(int) * stages), *slots = ct_malloc(sizeof(int) * stages * (size_t)schedule->micros);
@@ -41,6 +54,7 @@ void ct_pipeline_print(const ct_step *step, const ct_schedule *schedule, double 
                   schedule->stages, schedule->micros, 100 * ct_schedule_bubble(&times));
     ct_string_add(out, "  stage on pp  layers   forward input-grad weight-grad      F to I × slots      F to W × slots      I to W × slots to the next    and back\n");
     for (int s = 0; s < schedule->stages; s++) print_stage(step, schedule, counts, s, out);
+    print_shared(step, out);
     ct_schedule_print(schedule, &times, 100, 0, out);
     ct_schedule_times_deinit(&times);
     free(costs);

@@ -13,25 +13,41 @@ const char *ct_moment_name(ct_arena *arena, const char *parameter, int second) {
 typedef struct {
     ct_graph *g;
     const ct_model *model;
-    const ct_graph *const *micros; // programs that pile gradients up
+    const ct_graph *whole;         // piles all gradients up,
+    const ct_graph *const *micros; // and these do on this rank
     int micros_count;
     const ct_step_options *options;
     ct_value no, scalars;
     ct_value *gradients; // by parameter
+    unsigned char *is_guest; // by parameter: another rank has its first use
 } update;
 
 static ct_value scalar_feed(ct_graph *g, const char *name, ct_dtype dtype) {
     return ct_build_input(g, CT_FEED, name, ct_type_make(dtype, 0, NULL));
 }
 
-// The gradient of a parameter: its uses' accumulators added in order, or none where nothing depends on it.
-static ct_value whole_gradient(update *u, const ct_parameter *parameter) {
-    ct_value sum = CT_NO_VALUE, first = CT_NO_VALUE;
+static int is_here(const update *u, const char *gradient) {
+    int found = 0;
+    for (int i = 0; i < u->micros_count && !found; i++) found = ct_graph_find_input(u->micros[i], gradient) >= 0;
+    return found;
+}
+
+static int is_used_here(const update *u, const ct_parameter *parameter) {
     for (int use = 0;; use++) {
         const char *name = ct_gradient_name(&u->g->arena, parameter->name, use);
-        int found = 0;
-        for (int i = 0; i < u->micros_count && !found; i++) found = ct_graph_find_input(u->micros[i], name) >= 0;
-        if (!found) break;
+        if (ct_graph_find_input(u->whole, name) < 0) return 0;
+        if (is_here(u, name)) return 1;
+    }
+}
+
+// The gradient of a parameter: its uses' accumulators added in order, or none where nothing here depends on it.
+static ct_value whole_gradient(update *u, const ct_parameter *parameter) {
+    ct_value sum = CT_NO_VALUE, first = CT_NO_VALUE;
+    if (!is_used_here(u, parameter)) return sum;
+    for (int use = 0;; use++) {
+        const char *name = ct_gradient_name(&u->g->arena, parameter->name, use);
+        if (ct_graph_find_input(u->whole, name) < 0) break;
+        if (use == 0) u->is_guest[parameter - u->model->parameters] = !is_here(u, name);
         ct_value part = ct_build_input(u->g, CT_GRADIENT, name, parameter->type);
         if (use == 0) first = sum = part;
         else sum = ct_accumulate(u->g, sum, part, u->no);
@@ -46,7 +62,7 @@ static ct_value norm_of_all(update *u) {
     ct_value *squares = CT_ARENA_ARRAY(&g->arena, ct_value, u->model->parameters_count + 1);
     int count = 0;
     for (int i = 0; i < u->model->parameters_count; i++) {
-        if (u->gradients[i].id < 0) continue;
+        if (u->gradients[i].id < 0 || u->is_guest[i]) continue;
         ct_graph_at(g, CT_OPTIMIZER, -1, "%s", u->model->parameters[i].name);
         squares[count++] = ct_wide_of(g, u->gradients[i], 1);
     }
@@ -69,6 +85,7 @@ static void step_parameter(update *u, int i, ct_value clip) {
     ct_value p = ct_build_input(g, CT_PARAMETER, parameter->name, parameter->type);
     ct_value m = ct_build_input(g, CT_MOMENT, ct_moment_name(&g->arena, parameter->name, 0), parameter->type);
     ct_value v = ct_build_input(g, CT_MOMENT, ct_moment_name(&g->arena, parameter->name, 1), parameter->type);
+    for (int k = 0; k < 3 && u->is_guest[i]; k++) ct_graph_hint(g, (ct_value[]){p, m, v}[k], CT_HINT_GUEST);
     ct_value new_p, new_m, new_v;
     ct_adamw(g, p, m, v, u->gradients[i], clip, u->scalars, constants_of(u, parameter->name), &new_p, &new_m, &new_v);
     ct_build_update(g, p, new_p);
@@ -76,16 +93,18 @@ static void step_parameter(update *u, int i, ct_value clip) {
     ct_build_update(g, v, new_v);
 }
 
-ct_status ct_step_build_update(const ct_model *model, const ct_graph *const *micros, int count, const ct_step_options *options, ct_graph *g) {
+ct_status ct_step_build_update(const ct_model *model, const ct_graph *whole, const ct_graph *const *micros, int count, const ct_step_options *options,
+                               ct_graph *g) {
     ct_graph_init(g, "update");
-    for (int i = 0; i < micros[0]->roles_count; i++) ct_graph_role(g, micros[0]->roles[i].name, micros[0]->roles[i].role);
+    for (int i = 0; i < whole->roles_count; i++) ct_graph_role(g, whole->roles[i].name, whole->roles[i].role);
     ct_graph_role(g, "W", CT_ROLE_NONE);
     ct_graph_role(g, "s", CT_ROLE_NONE);
     ct_dim two = ct_dim_make("s", 2);
-    update u = {.g = g, .model = model, .micros = micros, .micros_count = count, .options = options};
+    update u = {.g = g, .model = model, .whole = whole, .micros = micros, .micros_count = count, .options = options};
     u.no = scalar_feed(g, "false", CT_I32);
     u.scalars = ct_build_input(g, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &two));
     u.gradients = CT_ARENA_ARRAY(&g->arena, ct_value, model->parameters_count);
+    u.is_guest = CT_ARENA_ARRAY(&g->arena, unsigned char, model->parameters_count);
     ct_graph_at(g, CT_OPTIMIZER, -1, "gradients");
     for (int i = 0; i < model->parameters_count; i++) u.gradients[i] = whole_gradient(&u, &model->parameters[i]);
     ct_value norm = norm_of_all(&u);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_TAG = 1000, MOST_MESSAGES = 32 }; // over one boundary
+enum { FIRST_TAG = 1000, MOST_MESSAGES = 32 }; // over one boundary; gradients that stages share have the tags before
 
 // One value on its way over a boundary, from or to one slot of its pool.
 typedef struct {
@@ -31,10 +31,13 @@ struct ct_pipeline {
     const ct_schedule *schedule;
     ct_exec *exec;
     ct_comm *comm;
+    ct_arena arena;
     int rank, pp_rank, stride; // ranks from one stage's to the next one's
     int *counts, *slot_of; // of slots, by stage and pool; by stage, micro-batch and pool
     int local_count;
     local_stage local[CT_MOST_STAGES];
+    passage *shared; // of gradients that stages share
+    int shared_count;
     char group_name[8];
 };
 
@@ -84,6 +87,39 @@ static ct_status make_way(ct_pipeline *p, int k, ct_boundary way) {
     return CT_OK;
 }
 
+// The ranks of a gradient's other users, each once; this rank's list of them where it makes it, else its maker where it is a user.
+static int peers_of(const ct_pipeline *p, const ct_shared_gradient *g, int *out) {
+    int maker = p->schedule->rank_of[g->stage], uses = 0, count = 0;
+    for (int i = 0; i < g->users_count; i++) {
+        int rank = p->schedule->rank_of[g->users[i]], known = rank == maker;
+        uses |= rank == p->pp_rank;
+        for (int k = 0; k < count; k++) known |= out[k] == rank;
+        if (!known) out[count++] = rank;
+    }
+    if (maker == p->pp_rank) return count;
+    out[0] = maker;
+    return uses;
+}
+
+static ct_status make_shared(ct_pipeline *p) {
+    int *peers = CT_ARENA_ARRAY(&p->arena, int, p->schedule->stages + 1);
+    CT_CHECK(p->step->shared_count < FIRST_TAG - CT_MAX_GROUPS, CT_UNSUPPORTED, "%d gradients are shared by pipeline stages", p->step->shared_count);
+    p->shared = CT_ARENA_ARRAY(&p->arena, passage, p->step->shared_count * p->schedule->stages + 1);
+    for (int i = 0; i < p->step->shared_count; i++) {
+        const ct_shared_gradient *g = &p->step->shared[i];
+        int count = peers_of(p, g, peers), sends = p->schedule->rank_of[g->stage] == p->pp_rank;
+        for (int k = 0; k < count; k++) {
+            passage *at = &p->shared[p->shared_count++];
+            int peer = p->rank + (peers[k] - p->pp_rank) * p->stride;
+            at->message = (ct_message){peer, ct_exec_data(p->exec, g->name), p->step->plan.kept[ct_plan_find_kept(&p->step->plan, g->name)].bytes};
+            ct_group group = {&peer, 1, 0, "pp", FIRST_TAG - 1 - i};
+            ct_comm_what what = {sends ? "send_grad" : "recv_grad", "", "micro", (int64_t)at->message.bytes};
+            CT_TRY(ct_exchange_make(p->comm, &group, &at->message, sends, &at->message, !sends, &what, &at->exchange));
+        }
+    }
+    return CT_OK;
+}
+
 static ct_status make(ct_pipeline *p, const ct_step_options *options) {
     const ct_mesh *mesh = &options->parallel.mesh;
     int pp = ct_mesh_find(mesh, "pp");
@@ -101,7 +137,7 @@ static ct_status make(ct_pipeline *p, const ct_step_options *options) {
         l->counts = p->counts + l->stage * CT_POOLS;
         for (int way = 0; way < CT_BOUNDARIES; way++) CT_TRY(make_way(p, k, (ct_boundary)way));
     }
-    return CT_OK;
+    return make_shared(p);
 }
 
 ct_status ct_pipeline_create(const ct_step *step, const ct_step_options *options, const ct_schedule *schedule, ct_exec *exec, ct_comm *comm,
@@ -125,6 +161,8 @@ void ct_pipeline_destroy(ct_pipeline *p) {
             }
             free(t);
         }
+    for (int i = 0; i < p->shared_count; i++) ct_exchange_destroy(p->shared[i].exchange);
+    ct_arena_deinit(&p->arena);
     free(p->counts);
     free(p->slot_of);
     free(p);
@@ -240,6 +278,12 @@ ct_status ct_pipeline_run(ct_pipeline *p, ct_pipeline_feed *feed, void *context)
         if (status) return ct_error_note(status, "action %s of %s", text, p->schedule->name);
     }
     return settle(p);
+}
+
+ct_status ct_pipeline_share_gradients(ct_pipeline *p) {
+    for (int i = 0; i < p->shared_count; i++) CT_TRY(ct_exchange_begin(p->shared[i].exchange, 0));
+    for (int i = 0; i < p->shared_count; i++) CT_TRY(ct_exchange_end(p->shared[i].exchange));
+    return CT_OK;
 }
 
 ct_status ct_pipeline_eval(ct_pipeline *p, ct_pipeline_feed *feed, void *context) {

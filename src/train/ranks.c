@@ -19,9 +19,10 @@ static const ct_value_info *find_state(const ct_step *step, const char *name) {
 int ct_state_is_here(const ct_step *step, const char *name) { return find_state(step, name) != NULL; }
 
 // Of the ranks that hold the same of a value, is this the one that speaks for it? Those of other pipeline stages hold others.
-static int speaks_for(const ct_mesh *mesh, int rank, const ct_layout *layout) {
+static int speaks_for(const ct_mesh *mesh, int rank, const ct_value_info *v) {
+    if (v->hint == CT_HINT_GUEST) return 0;
     for (int a = 0; a < mesh->axes_count; a++)
-        if (strcmp(mesh->axes[a].name, "pp") && !ct_layout_find(layout, a) && ct_mesh_coord(mesh, rank, a)) return 0;
+        if (strcmp(mesh->axes[a].name, "pp") && !ct_layout_find(&v->layout, a) && ct_mesh_coord(mesh, rank, a)) return 0;
     return 1;
 }
 
@@ -31,7 +32,7 @@ ct_region ct_region_of_state(const ct_step *step, int rank, const char *name, in
     const ct_mesh *mesh = &step->programs[CT_PROGRAM_PROLOGUE].mesh; // a step has one mesh
     int64_t extents[CT_MAX_DIMS];
     for (int d = 0; d < v->type.dims_count; d++) extents[d] = v->type.dims[d].extent;
-    *out_owner = speaks_for(mesh, rank, &v->layout);
+    *out_owner = speaks_for(mesh, rank, v);
     return ct_layout_box(mesh, &v->layout, v->type.dims_count, extents, rank);
 }
 
@@ -42,7 +43,7 @@ ct_status ct_loss_of_all(ct_trainer *t, double *out_sum) {
     const void *mine = ct_exec_data(t->exec, "loss_sum");
     if (mine) memcpy(digits, mine, sizeof digits);
     if (t->comm) {
-        if (mine && !speaks_for(&t->options.parallel.mesh, t->rank, &find_state(&t->step, "loss_sum")->layout)) memset(digits, 0, sizeof digits);
+        if (mine && !speaks_for(&t->options.parallel.mesh, t->rank, find_state(&t->step, "loss_sum"))) memset(digits, 0, sizeof digits);
         CT_TRY(ct_comm_sum_i64(t->comm, digits, CT_WIDE_DIGITS));
     }
     *out_sum = ct_wide_to_double(digits);

@@ -128,7 +128,6 @@ ct_status ct_setup_pipeline(ct_arena *arena, const ct_config *config, const ct_m
     int pp = ct_mesh_find(&options->parallel.mesh, "pp");
     *out = (ct_schedule){0};
     if (pp < 0) return CT_OK;
-    CT_CHECK(!model->shape.tied, CT_UNSUPPORTED, "a pipeline of a model whose head is its embedding is not built yet");
     CT_TRY(make_schedule(config, model, out));
     const char *const **modules = CT_ARENA_ARRAY(arena, const char *const *, out->stages + 1);
     const ct_string_lists *lists = &config->parallelism.module_fqns_per_model_part;

@@ -179,14 +179,43 @@ static ct_status count_figures(const ct_step_options *o, const ct_stages *stages
     return CT_OK;
 }
 
+// The stage that piles a gradient up, -1: none.
+static int stage_of_gradient(const ct_stages *stages, const char *name) {
+    const ct_graph *g = stages->graph;
+    int input = ct_graph_find_input(g, name);
+    return input < 0 ? -1 : stages->stage[g->values[g->inputs[input].update].node];
+}
+
+static void share_gradients(const ct_model *model, const ct_stages *stages, ct_step *step) {
+    int count = 0;
+    for (int i = 0; i < stages->graph->inputs_count; i++) count += stages->graph->inputs[i].kind == CT_GRADIENT;
+    step->shared = CT_ARENA_ARRAY(&step->arena, ct_shared_gradient, count + 1);
+    for (int p = 0; p < model->parameters_count; p++) {
+        int *users = CT_ARENA_ARRAY(&step->arena, int, stages->stages), users_count = 0, stage;
+        for (int use = 0; (stage = stage_of_gradient(stages, ct_gradient_name(&step->arena, model->parameters[p].name, use))) >= 0; use++) {
+            int known = 0;
+            for (int k = 0; k < users_count; k++) known |= users[k] == stage;
+            if (!known) users[users_count++] = stage;
+        }
+        for (int use = 0; users_count > 1; use++) {
+            const char *name = ct_gradient_name(&step->arena, model->parameters[p].name, use);
+            if ((stage = stage_of_gradient(stages, name)) < 0) break;
+            step->shared[step->shared_count++] = (ct_shared_gradient){name, stage, users, users_count};
+        }
+    }
+}
+
 typedef ct_status cut_fn(const ct_step_options *o, const ct_stages *stages, int k, ct_step *step);
 
-static ct_status cut_all(const ct_step_options *o, const ct_graph *whole, cut_fn *cut, ct_step *step) {
+static ct_status cut_all(const ct_model *model, const ct_step_options *o, const ct_graph *whole, cut_fn *cut, ct_step *step) {
     const ct_stage_map map = {o->pipeline.stages, o->pipeline.modules};
     ct_stages stages;
     CT_TRY(ct_stages_find(whole, &map, o->pipeline.joint, &stages));
     ct_status status = CT_OK;
-    if (!step->figures) status = count_figures(o, &stages, step);
+    if (!step->figures) {
+        share_gradients(model, &stages, step);
+        status = count_figures(o, &stages, step);
+    }
     for (int k = 0; k < o->pipeline.local_count && !status; k++) status = cut(o, &stages, k, step);
     ct_stages_deinit(&stages);
     return status;
@@ -217,19 +246,19 @@ static ct_status make_update(const ct_model *model, const ct_step_options *o, co
     const ct_graph *readers[CT_PROGRAMS];
     int count = readers_of(step, readers);
     step->has[CT_PROGRAM_UPDATE] = 1;
-    CT_TRY(ct_step_build_update(model, readers, count, o, &step->programs[CT_PROGRAM_UPDATE]));
+    CT_TRY(ct_step_build_update(model, states, readers, count, o, &step->programs[CT_PROGRAM_UPDATE]));
     CT_TRY(place_states(o, states, &step->programs[CT_PROGRAM_UPDATE]));
     return finish(o, &step->programs[CT_PROGRAM_UPDATE]);
 }
 
 static ct_status make_pipeline(const ct_model *model, const ct_step_options *o, ct_step *step) {
     CT_TRY_AS(make_joint(model, o, &step->whole_micro), "program micro");
-    CT_TRY(cut_all(o, &step->whole_micro, cut_micro, step));
+    CT_TRY(cut_all(model, o, &step->whole_micro, cut_micro, step));
     CT_TRY_AS(make_update(model, o, &step->whole_micro, step), "program update");
     CT_TRY_AS(make_prologue(o, &step->whole_micro, step), "program prologue");
     if (o->eval_batch <= 0) return CT_OK;
     CT_TRY_AS(make_eval(model, o, &step->whole_micro, &step->whole_eval), "program eval");
-    return cut_all(o, &step->whole_eval, cut_eval, step);
+    return cut_all(model, o, &step->whole_eval, cut_eval, step);
 }
 
 static ct_status make_training(const ct_model *model, const ct_step_options *o, ct_step *step) {

@@ -181,7 +181,7 @@ static void feed_stage(void *context, ct_program program, int micro) {
 static ct_status run_pipeline(ct_trainer *t, float inv_count) {
     pipeline_run r = {.trainer = t, .inv_count = inv_count};
     for (; r.first < t->micro_batches; r.first += t->schedule.micros) CT_TRY(ct_pipeline_run(t->pipeline, feed_stage, &r));
-    return CT_OK;
+    return ct_pipeline_share_gradients(t->pipeline);
 }
 
 static ct_status run_micros(ct_trainer *t, int64_t valid) {

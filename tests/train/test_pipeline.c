@@ -80,6 +80,20 @@ static void every_cut_gives_the_bits_of_no_pipeline(void **state) {
     mesh_result_free(&without);
 }
 
+// A tied weight lies on the first stage and on the last one, apart or on one rank; its two gradients meet once a step.
+static void a_weight_of_two_stages_gives_the_bits_of_no_pipeline(void **state) {
+    (void)state;
+    static const char *const tied[] = {"--model.args.n_layers", "6", "--model.args.enable_weight_tying", "--debug.poison", NULL};
+    static const char *const late[] = {"--model.args.n_layers", "6", "--model.args.enable_weight_tying", "--parallelism.gradient_reduction", "step", NULL};
+    mesh_result without = run((mesh_cell){MESH(1, 1, 1, 1), .more = tied}), sharded = run((mesh_cell){MESH(1, 2, 1, 1), .more = late});
+    check((mesh_cell){MESH(1, 1, 1, 1), .pp = 3, .schedule = "1F1B", .local_batch = 6, .more = tied}, &without);
+    check((mesh_cell){MESH(1, 1, 1, 1), .pp = 2, .schedule = "DualPipeV", .local_batch = 8, .more = tied}, &without);
+    check((mesh_cell){MESH(1, 2, 1, 1), .pp = 2, .schedule = "InterleavedZeroBubble", .local_batch = 6, .per_node = 1, .more = tied}, &without);
+    check((mesh_cell){MESH(1, 2, 1, 1), .pp = 2, .schedule = "1F1B", .local_batch = 6, .more = late}, &sharded);
+    mesh_result_free(&without);
+    mesh_result_free(&sharded);
+}
+
 static void refuses(mesh_cell cell, const char *text) {
     mesh_result r;
     ct_status status = mesh_run(&cell, 1, &r);
@@ -108,6 +122,7 @@ static void what_cannot_be_cut_is_an_error_that_says_what_can(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule_gives_the_bits_of_no_pipeline), cmocka_unit_test(every_mesh_gives_its_bits_with_a_pipeline),
                                        cmocka_unit_test(every_cut_gives_the_bits_of_no_pipeline),
+                                       cmocka_unit_test(a_weight_of_two_stages_gives_the_bits_of_no_pipeline),
                                        cmocka_unit_test(what_cannot_be_cut_is_an_error_that_says_what_can)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

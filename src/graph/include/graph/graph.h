@@ -76,6 +76,7 @@ typedef struct {
 typedef enum {
     CT_HINT_NONE,
     CT_HINT_STAGES,   // each pipeline stage has its own part of a sum
+    CT_HINT_GUEST,    // a state that another pipeline stage's ranks hold as well, and speak for
     CT_HINT_RESIDUAL, // the stream between layers: cut by every axis that may cut one of its dims, never partial
 } ct_hint;
 

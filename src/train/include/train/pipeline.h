@@ -23,5 +23,8 @@ typedef void ct_pipeline_feed(void *context, ct_program program, int micro);
 // Runs every action of this rank once: forward, input gradients and weight gradients of all micro-batches.
 ct_status ct_pipeline_run(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context);
 
+// Once a step, before the update: gradients that several stages share pass to the ranks that have not made them.
+ct_status ct_pipeline_share_gradients(ct_pipeline *pipeline);
+
 // One batch of validation through all stages.
 ct_status ct_pipeline_eval(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context);

@@ -47,6 +47,12 @@ typedef struct {
     double sent_bytes[2];   // to the next stage with a forward, to the one before with an input gradient
 } ct_stage_figures;
 
+// A gradient of a parameter that several pipeline stages use: made by the ranks of one, and wanted by those of all, once a step.
+typedef struct {
+    const char *name;
+    int stage, *users, users_count; // stages
+} ct_shared_gradient;
+
 typedef struct {
     ct_graph programs[CT_PROGRAMS]; // placed: global types
     ct_graph local[CT_PROGRAMS];    // what this rank runs, and the plan is of
@@ -56,6 +62,8 @@ typedef struct {
     ct_step_messages messages[CT_MOST_STAGES]; // by the rank's stage
     ct_stage_figures *figures;                 // by stage, of all; NULL: no pipeline
     int stages;
+    ct_shared_gradient *shared;
+    int shared_count;
     ct_plan plan;
 } ct_step;
 
@@ -74,6 +82,8 @@ double ct_step_flops(const ct_step *step, int64_t micro_batches);
 // Names of a parameter's moments, as in checkpoints; in the arena.
 const char *ct_moment_name(ct_arena *arena, const char *parameter, int second);
 
-// Builds the update program: norm of all gradients, clip factor, AdamW of the parameters of `model` whose gradients these programs pile up.
-// Feeds "scalars" f64[2] = {lr, step}, "false"; output "grad_norm". (optimizer.c)
-ct_status ct_step_build_update(const ct_model *model, const ct_graph *const *micros, int count, const ct_step_options *options, ct_graph *update);
+// Builds the update program: norm of all gradients, clip factor, AdamW of the parameters of `model` whose gradients these programs pile up. They are
+// `whole`, or a rank's parts of it: the accumulators of a parameter's uses in other ranks' parts are inputs as well, and the rank that has the first
+// use counts the parameter in the norm. Feeds "scalars" f64[2] = {lr, step}, "false"; output "grad_norm". (optimizer.c)
+ct_status ct_step_build_update(const ct_model *model, const ct_graph *whole, const ct_graph *const *micros, int count, const ct_step_options *options,
+                               ct_graph *update);
