@@ -10,11 +10,12 @@
 #include <string.h>
 
 static const char plan_help[] =
-    "usage: ctitan plan FILE.toml [--ranks N] [--ranks-per-node N] [--choices] [--json] [--section.key value …]\n\n"
+    "usage: ctitan plan FILE.toml [--ranks N] [--rank R] [--ranks-per-node N] [--choices] [--json] [--svg FILE] [--trace FILE] [--section.key value …]\n\n"
     "Says what one step of this run will do, without touching the memory it needs: parameters, FLOPs, bytes by kind, the peak and the\n"
-    "instruction at it. --ranks N: as the first of N ranks runs it (else of the fewest that the degrees of [parallelism] allow); none is\n"
-    "started. --ranks-per-node N: on nodes of N (else comm.ranks_per_node; 0: one node). --choices: all that placement chose, with prices,\n"
-    "not only the dearest. --json: for machines.\n";
+    "instruction at it. --ranks N: on N ranks (else on the fewest that the degrees of [parallelism] allow); none is started. --rank R: as rank R\n"
+    "runs it (0). --ranks-per-node N: on nodes of N (else comm.ranks_per_node; 0: one node). --choices: all that placement chose, with\n"
+    "prices, not only the dearest. --json: for machines. --svg, --trace: a pipeline's schedule as a picture, and as a trace for Perfetto, its\n"
+    "times by FLOPs at this machine's peak.\n";
 
 static const char graph_help[] =
     "usage: ctitan graph FILE.toml [--program prologue|micro|update|eval] [--ranks N] [--section.key value …]\n"
@@ -25,6 +26,8 @@ static const char graph_help[] =
 
 typedef struct {
     int ranks, ranks_per_node; // 0: the fewest that the degrees allow; one node
+    int rank;                  // whose plan
+    const char *svg, *trace;
     ct_arena arena;
     ct_config *config;
     ct_model model;
@@ -42,8 +45,10 @@ static ct_status load(planned *p, const char *path, int argc, char **argv) {
     CT_TRY(ct_setup_check_sizes(p->config, &p->model, 0));
     ct_parallel parallel;
     CT_TRY(ct_setup_parallel(p->config, p->ranks ? p->ranks : ct_setup_least_ranks(p->config), &parallel));
+    int count = ct_mesh_ranks(&parallel.mesh);
+    CT_CHECK(p->rank < count, CT_INVALID, "--rank %d: there %s %d rank%s", p->rank, count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
     CT_TRY(ct_setup_micro_batches(p->config, ct_mesh_data_ranks(&parallel.mesh), &p->micro_batches));
-    CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, 0, &p->options));
+    CT_TRY(ct_setup_step_options(&p->arena, p->config, &p->model, &parallel, p->rank, &p->options));
     p->options.parallel.choices = &p->choices;
     CT_TRY(ct_setup_pipeline(&p->arena, p->config, &p->model, &p->options, &p->schedule));
     int together = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
@@ -60,19 +65,11 @@ static int finish(planned *p, const char *command, ct_status status) {
     return status ? 1 : ct_finish_output(command);
 }
 
-// Removes a flag from the arguments; 1 where it was there.
-static int take_flag(int *argc, char **argv, const char *flag) {
-    for (int i = 1; i < *argc; i++) {
-        if (strcmp(argv[i], flag)) continue;
-        memmove(argv + i, argv + i + 1, sizeof *argv * (size_t)(*argc - i));
-        --*argc;
-        return 1;
-    }
-    return 0;
-}
-
-// Removes `--ranks N` and `--ranks-per-node N`; 1 after saying what is wrong with them.
+// Removes `--ranks N`, `--rank R` and `--ranks-per-node N`; 1 after saying what is wrong with them.
 static int take_cluster(planned *p, const char *command, int *argc, char **argv) {
+    const char *rank = ct_take_value(argc, argv, "--rank");
+    char rest;
+    if (rank && (sscanf(rank, "%d%c", &p->rank, &rest) != 1 || p->rank < 0)) return ct_misuse(command, "--rank %s: a number from 0 on is wanted", rank);
     p->ranks = ct_take_count(argc, argv, "--ranks");
     p->ranks_per_node = ct_take_count(argc, argv, "--ranks-per-node");
     if (p->ranks >= 0 && p->ranks_per_node >= 0) return 0;
@@ -102,10 +99,24 @@ static double peak_of(const planned *p) {
     return flops;
 }
 
+static ct_status draw_pipeline(const planned *p, double peak_flops) {
+    if (!p->svg && !p->trace) return CT_OK;
+    CT_CHECK(p->step.stages, CT_INVALID, "--svg and --trace draw a pipeline: this run has none (parallelism.pipeline_parallel_degree)");
+    ct_stage_cost *costs = ct_explain_stage_costs(&p->step, peak_flops > 0 ? peak_flops : 1e12);
+    ct_schedule_times times;
+    ct_schedule_simulate(&p->schedule, costs, 0, &times);
+    ct_status status = ct_schedule_draw_file(p->svg, ct_schedule_draw_svg, &p->schedule, &times, NULL);
+    if (!status) status = ct_schedule_draw_file(p->trace, ct_schedule_draw_trace, &p->schedule, &times, NULL);
+    ct_schedule_times_deinit(&times);
+    free(costs);
+    return status;
+}
+
 int ct_cmd_plan(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(plan_help, stdout), 0;
-    planned p = {0};
-    int json = take_flag(&argc, argv, "--json"), choices = take_flag(&argc, argv, "--choices"), bad = take_cluster(&p, "plan", &argc, argv), own = ct_config_args_split(argc, argv);
+    planned p = {.svg = ct_take_value(&argc, argv, "--svg"), .trace = ct_take_value(&argc, argv, "--trace")};
+    int json = ct_take_flag(&argc, argv, "--json"), choices = ct_take_flag(&argc, argv, "--choices"), bad = take_cluster(&p, "plan", &argc, argv);
+    int own = ct_config_args_split(argc, argv);
     if (bad) return 2;
     if (ct_check_file_argument("plan", own, argv)) return 2;
     if (own != 2) return fputs(plan_help, stderr), 2;
@@ -123,6 +134,7 @@ int ct_cmd_plan(int argc, char **argv) {
         (json ? ct_explain_json : ct_explain_print)(&p.model, &p.options, &p.step, options, &out);
         fputs(out.text, stdout);
         ct_string_deinit(&out);
+        status = draw_pipeline(&p, options.peak_flops);
     }
     return finish(&p, "plan", status);
 }
@@ -180,7 +192,7 @@ static ct_status print_program(planned *p, const char *name) {
 
 int ct_cmd_graph(int argc, char **argv) {
     if (wants_help(argc, argv)) return fputs(graph_help, stdout), 0;
-    int ops = take_flag(&argc, argv, "--ops"), json = take_flag(&argc, argv, "--json");
+    int ops = ct_take_flag(&argc, argv, "--ops"), json = ct_take_flag(&argc, argv, "--json");
     if (ops) return argc == 1 ? list_ops(json) : (fputs(graph_help, stderr), 2);
     const char *file = ct_take_value(&argc, argv, "--check"), *program = ct_take_value(&argc, argv, "--program");
     planned p = {0};

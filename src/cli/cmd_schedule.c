@@ -24,16 +24,6 @@ typedef struct {
     int actions;
 } wanted;
 
-static int take_flag(int *argc, char **argv, const char *flag) {
-    for (int i = 1; i < *argc; i++) {
-        if (strcmp(argv[i], flag)) continue;
-        memmove(argv + i, argv + i + 1, sizeof *argv * (size_t)(*argc - i));
-        --*argc;
-        return 1;
-    }
-    return 0;
-}
-
 // 0, or 2 after saying what is wrong.
 static int take_arguments(wanted *w, int *argc, char **argv) {
     w->ranks = ct_take_count(argc, argv, "--ranks");
@@ -41,7 +31,7 @@ static int take_arguments(wanted *w, int *argc, char **argv) {
     w->local = ct_take_count(argc, argv, "--stages-per-rank");
     w->svg = ct_take_value(argc, argv, "--svg");
     w->trace = ct_take_value(argc, argv, "--trace");
-    w->actions = take_flag(argc, argv, "--actions");
+    w->actions = ct_take_flag(argc, argv, "--actions");
     const char *costs = ct_take_value(argc, argv, "--costs"), *transfer = ct_take_value(argc, argv, "--transfer");
     char rest;
     if (costs && (sscanf(costs, "%lf,%lf,%lf%c", &w->costs[0], &w->costs[1], &w->costs[2], &rest) != 3 || !(w->costs[0] > 0) || !(w->costs[1] > 0) || !(w->costs[2] >= 0)))
@@ -95,16 +85,6 @@ static void print_actions(const ct_schedule *s, ct_string *out) {
     }
 }
 
-static ct_status write_picture(const char *path, void (*draw)(const ct_schedule *, const ct_schedule_times *, const ct_schedule_times *, ct_string *),
-                               const ct_schedule *s, const ct_schedule_times *t) {
-    ct_string text = {0};
-    if (!path) return CT_OK;
-    draw(s, t, NULL, &text);
-    ct_status status = ct_file_write_atomic(path, text.text, text.length);
-    ct_string_deinit(&text);
-    return status;
-}
-
 static ct_status show(const wanted *w, const ct_schedule *s) {
     ct_stage_cost *costs = ct_malloc(sizeof *costs * (size_t)s->stages);
     for (int k = 0; k < s->stages; k++) costs[k] = (ct_stage_cost){w->costs[0], w->costs[1], w->costs[2], 1};
@@ -117,8 +97,8 @@ static ct_status show(const wanted *w, const ct_schedule *s) {
     print_slots(s, &out);
     if (w->actions) print_actions(s, &out);
     fputs(out.text, stdout);
-    ct_status status = write_picture(w->svg, ct_schedule_draw_svg, s, &times);
-    if (!status) status = write_picture(w->trace, ct_schedule_draw_trace, s, &times);
+    ct_status status = ct_schedule_draw_file(w->svg, ct_schedule_draw_svg, s, &times, NULL);
+    if (!status) status = ct_schedule_draw_file(w->trace, ct_schedule_draw_trace, s, &times, NULL);
     ct_string_deinit(&out);
     ct_schedule_times_deinit(&times);
     free(costs);

@@ -15,6 +15,9 @@ int ct_misuse(const char *command, const char *format, ...) __attribute__((forma
 // Arguments that are left after options and overrides were taken (argv[1] … argv[own - 1]): at most one, and no option. 0, or 2 after saying.
 int ct_check_file_argument(const char *command, int own, char **argv);
 
+// Removes a flag from the arguments; 1 where it was there.
+int ct_take_flag(int *argc, char **argv, const char *flag);
+
 // Removes `flag value` from the arguments; NULL where it isn't there.
 const char *ct_take_value(int *argc, char **argv, const char *flag);
 

@@ -29,6 +29,16 @@ int ct_finish_output(const char *command) {
     return 1;
 }
 
+int ct_take_flag(int *argc, char **argv, const char *flag) {
+    for (int i = 1; i < *argc; i++) {
+        if (strcmp(argv[i], flag)) continue;
+        memmove(argv + i, argv + i + 1, sizeof *argv * (size_t)(*argc - i));
+        --*argc;
+        return 1;
+    }
+    return 0;
+}
+
 const char *ct_take_value(int *argc, char **argv, const char *flag) {
     for (int i = 1; i + 1 < *argc; i++) {
         if (strcmp(argv[i], flag)) continue;

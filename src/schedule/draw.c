@@ -1,5 +1,6 @@
 // Pictures of schedules: boxes over time. Colours say the stage's place on its rank, brightness the kind.
 #include "schedule/schedule.h"
+#include "base/file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -131,4 +132,13 @@ void ct_schedule_draw_trace(const ct_schedule *s, const ct_schedule_times *t, co
     trace_process(s, t, 1, "predicted", out);
     if (measured) trace_process(s, measured, 2, "measured", out);
     ct_string_add(out, "\n]}\n");
+}
+
+ct_status ct_schedule_draw_file(const char *path, ct_schedule_draw *draw, const ct_schedule *s, const ct_schedule_times *t, const ct_schedule_times *measured) {
+    ct_string text = {0};
+    if (!path) return CT_OK;
+    draw(s, t, measured, &text);
+    ct_status status = ct_file_write_atomic(path, text.text, text.length);
+    ct_string_deinit(&text);
+    return status;
 }

@@ -69,7 +69,7 @@ int ct_collectives_list(const ct_step *step, const ct_step_options *options, int
     *out = NULL;
     for (int w = 0; w < CT_PROGRAMS; w++) {
         const ct_graph *g = &step->programs[w];
-        int of_micro = w == CT_PROGRAM_MICRO || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS < CT_PARTS);
+        int of_micro = ct_program_is_micro((ct_program)w);
         if (!step->has[w] || (!of_micro && w != CT_PROGRAM_PROLOGUE && w != CT_PROGRAM_UPDATE)) continue;
         double *hidden = hidden_flops(&step->plan.programs[w]);
         for (int n = 0; n < g->nodes_count; n++) {

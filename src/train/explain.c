@@ -17,7 +17,7 @@ static double phase_flops(const ct_plan *plan, ct_phase phase) {
     double flops = 0;
     for (int w = 0; w < CT_PROGRAMS; w++) {
         const ct_plan_program *program = &plan->programs[w];
-        int counts = w == CT_PROGRAM_MICRO || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS < CT_PARTS);
+        int counts = ct_program_is_micro((ct_program)w);
         for (int i = 0; counts && i < program->instructions_count; i++)
             if (program->graph->nodes[program->instructions[i].node].from.phase == phase) flops += ct_instruction_cost(program, i).flops;
     }

@@ -1,5 +1,6 @@
 // Running a schedule: what passes from stage to stage goes by exchanges that are made once for each slot; between two stages of one rank it is copied.
 #include "train/pipeline.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ struct ct_pipeline {
     local_stage local[CT_MOST_STAGES];
     passage *shared; // of gradients that stages share
     int shared_count;
-    char group_name[8];
+    ct_pipeline_moment *moments, *now; // by action, NULL: not recorded; the present action's
+    double began_s;
 };
 
 static local_stage *find(ct_pipeline *p, int stage) {
@@ -125,7 +127,6 @@ static ct_status make(ct_pipeline *p, const ct_step_options *options) {
     int pp = ct_mesh_find(mesh, "pp");
     p->pp_rank = ct_mesh_coord(mesh, p->rank, pp);
     p->stride = ct_mesh_ranks(mesh) / mesh->axes[pp].size; // it is the outermost axis
-    snprintf(p->group_name, sizeof p->group_name, "pp");
     p->local_count = options->pipeline.local_count;
     p->counts = ct_malloc(sizeof(int) * (size_t)p->schedule->stages * CT_POOLS);
     p->slot_of = ct_malloc(sizeof(int) * (size_t)p->schedule->stages * (size_t)p->schedule->micros * CT_POOLS);
@@ -224,7 +225,13 @@ static ct_status run_program(ct_pipeline *p, const local_stage *l, int part, int
     ct_program w = ct_stage_program_of((int)(l - p->local), part);
     if (!p->step->has[w]) return CT_OK;
     feed(context, w, micro);
-    return ct_exec_run_slots(p->exec, w, slots_of(l, micro));
+    if (!p->now) return ct_exec_run_slots(p->exec, w, slots_of(l, micro));
+    double begin = ct_now_s() - p->began_s;
+    ct_status status = ct_exec_run_slots(p->exec, w, slots_of(l, micro));
+    if (p->now->end_s == 0) p->now->begin_s = begin;
+    p->now->middle_s = p->now->end_s ? begin : 0;
+    p->now->end_s = ct_now_s() - p->began_s;
+    return status;
 }
 
 static ct_status forward(ct_pipeline *p, local_stage *l, int micro, ct_pipeline_feed *feed, void *context) {
@@ -271,14 +278,21 @@ static ct_status settle(ct_pipeline *p) {
 
 ct_status ct_pipeline_run(ct_pipeline *p, ct_pipeline_feed *feed, void *context) {
     const ct_actions *list = &p->schedule->of[p->pp_rank];
+    if (p->moments) CT_TRY(ct_comm_agree(p->comm, CT_OK)); // all begin now
+    p->began_s = ct_now_s();
     for (int i = 0; i < list->count; i++) {
+        p->now = p->moments ? &p->moments[i] : NULL;
+        if (p->now) *p->now = (ct_pipeline_moment){0};
         ct_status status = act(p, list->list[i], feed, context);
         char text[48];
         ct_action_print(list->list[i], text, sizeof text);
         if (status) return ct_error_note(status, "action %s of %s", text, p->schedule->name);
     }
+    p->now = NULL;
     return settle(p);
 }
+
+void ct_pipeline_record(ct_pipeline *p, ct_pipeline_moment *by_action) { p->moments = by_action; }
 
 ct_status ct_pipeline_share_gradients(ct_pipeline *p) {
     for (int i = 0; i < p->shared_count; i++) CT_TRY(ct_exchange_begin(p->shared[i].exchange, 0));

@@ -9,8 +9,10 @@
 
 static int64_t spans_of_step(const ct_trainer *t) {
     const ct_plan *plan = &t->step.plan;
-    return plan->programs[CT_PROGRAM_PROLOGUE].instructions_count + plan->programs[CT_PROGRAM_UPDATE].instructions_count +
-           t->micro_batches * plan->programs[CT_PROGRAM_MICRO].instructions_count;
+    int64_t spans = plan->programs[CT_PROGRAM_PROLOGUE].instructions_count + plan->programs[CT_PROGRAM_UPDATE].instructions_count;
+    for (int w = 0; w < CT_PROGRAMS; w++)
+        if (t->step.has[w] && ct_program_is_micro((ct_program)w)) spans += t->micro_batches * plan->programs[w].instructions_count;
+    return spans;
 }
 
 void ct_profile_before(ct_trainer *t) {
@@ -23,11 +25,20 @@ void ct_profile_before(ct_trainer *t) {
         t->recording.spans = ct_malloc(sizeof(ct_span) * (size_t)t->recording.capacity);
     }
     ct_exec_record(t->exec, on ? &t->recording : NULL);
+    if (!t->pipeline) return;
+    if (on && !t->moments) {
+        const ct_mesh *mesh = &t->options.parallel.mesh;
+        t->moments = ct_calloc((size_t)t->schedule.of[ct_mesh_coord(mesh, t->rank, ct_mesh_find(mesh, "pp"))].count + 1, sizeof *t->moments);
+    }
+    ct_pipeline_record(t->pipeline, on ? t->moments : NULL);
+}
+
+static char *trace_folder(const ct_trainer *t) {
+    return ct_format("%s/%s/iteration_%lld", t->config->job.dump_folder, t->config->profiling.save_traces_folder, (long long)t->position);
 }
 
 static ct_status write_trace(const ct_trainer *t) {
-    const ct_config *c = t->config;
-    char *folder = ct_format("%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder, (long long)t->position);
+    char *folder = trace_folder(t);
     char *path = ct_format("%s/rank%d_trace.json", folder, t->rank);
     ct_status status = ct_folder_make(folder);
     if (!status) status = ct_trace_write(path, &t->step.plan, &t->recording);
@@ -37,11 +48,19 @@ static ct_status write_trace(const ct_trainer *t) {
     return status;
 }
 
+static ct_status write_pipeline(ct_trainer *t) {
+    char *folder = trace_folder(t);
+    ct_status status = ct_trainer_agree(t, ct_pipeline_times_write(t, folder));
+    free(folder);
+    return status;
+}
+
 ct_status ct_profile_after(ct_trainer *t) {
     const ct_config *c = t->config;
     ct_exec_record(t->exec, NULL);
     if (!c->profiling.enable_profiling || t->position % c->profiling.profile_freq != 0 || t->recording.count == 0) return CT_OK;
     CT_TRY(ct_trainer_agree(t, write_trace(t)));
+    if (t->pipeline) CT_TRY(write_pipeline(t));
     if (t->rank) {
         t->recording.count = 0;
         return CT_OK;

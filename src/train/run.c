@@ -87,7 +87,7 @@ static ct_status write_resolved(const ct_trainer *t) {
 static void print_start(const ct_trainer *t) {
     const ct_config_training *c = &t->config->training;
     printf("model %s %s: %.2f M parameters; %lld × %lld tokens a micro-batch, %lld micro-batch%s a step; %s; plan %.2f GB, %d threads, %s\n",
-           t->model.kind->name, t->model.flavor, (double)ct_model_parameters(&t->model) / 1e6, (long long)c->local_batch_size,
+           t->model.kind->name, t->model.flavor, (double)ct_model_parameters(&t->model) / 1e6, (long long)t->options.batch,
            (long long)c->seq_len, (long long)t->micro_batches, t->micro_batches == 1 ? "" : "es",
            c->mixed_precision_param == CT_CFG_BFLOAT16 ? "bf16 compute, f32 masters" : "f32",
            (double)t->step.plan.peak_bytes / 1e9, t->step.plan.threads, t->step.plan.isa);

@@ -120,6 +120,7 @@ void ct_trainer_destroy(ct_trainer *t) {
     ct_data_destroy(t->validation);
     free(t->validation_start);
     free(t->recording.spans);
+    free(t->moments);
     ct_encoder_destroy(t->encoder);
     ct_batch_free(&t->batch);
     ct_batch_free(&t->eval_batch);

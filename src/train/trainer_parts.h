@@ -29,6 +29,7 @@ struct ct_trainer {
     ct_exec *exec;
     ct_schedule schedule;   // of a pipeline; empty: there is none
     ct_pipeline *pipeline;
+    ct_pipeline_moment *moments; // by action, of the profile; NULL: none yet
     ct_encoder *encoder;
     ct_data *data, *validation;
     char *validation_start; // state of the validation loader before its first batch
@@ -71,6 +72,10 @@ ct_status ct_trainer_agree(ct_trainer *trainer, ct_status mine);
 ct_status ct_loss_of_all(ct_trainer *trainer, double *out_sum);
 // Valid labels of this rank's sequences → those of all.
 ct_status ct_count_of_all(ct_trainer *trainer, int64_t *count);
+
+// ---- pipeline_times.c ----
+// Writes pipeline.svg, pipeline_trace.json and pipeline_costs.csv of the moments that all ranks have recorded. Collective; the first rank writes.
+ct_status ct_pipeline_times_write(ct_trainer *trainer, const char *folder);
 
 // ---- state.c ----
 char *ct_trainer_checkpoint_root(const ct_trainer *trainer); // caller frees

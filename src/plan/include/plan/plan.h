@@ -22,6 +22,11 @@ typedef enum {
     CT_PROGRAMS = CT_PROGRAM_STAGES + CT_MOST_STAGES * CT_STAGE_PROGRAMS
 } ct_program;
 
+// Does a program run for every micro-batch?
+static inline int ct_program_is_micro(ct_program program) {
+    return program == CT_PROGRAM_MICRO || (program >= CT_PROGRAM_STAGES && (program - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS < CT_STAGE_PROGRAMS - 1);
+}
+
 // What a buffer's bytes count as.
 typedef enum {
     CT_BYTES_PARAMETERS,

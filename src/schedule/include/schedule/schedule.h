@@ -95,7 +95,11 @@ double ct_schedule_bubble(const ct_schedule_times *times);
 
 // A line a rank, `columns` characters for the step: the micro-batch's last digit, and its kind by case and colour (F, B and I, W) where `color`.
 void ct_schedule_print(const ct_schedule *schedule, const ct_schedule_times *times, int columns, int color, ct_string *out);
+typedef void ct_schedule_draw(const ct_schedule *schedule, const ct_schedule_times *times, const ct_schedule_times *measured, ct_string *out);
 // Ranks below one another, actions as boxes by stage and kind, what is saved below them; where `measured` is not NULL its own rows below.
-void ct_schedule_draw_svg(const ct_schedule *schedule, const ct_schedule_times *times, const ct_schedule_times *measured, ct_string *out);
+ct_schedule_draw ct_schedule_draw_svg;
 // For Perfetto and chrome://tracing: a thread a rank; measured ones in a process of their own.
-void ct_schedule_draw_trace(const ct_schedule *schedule, const ct_schedule_times *times, const ct_schedule_times *measured, ct_string *out);
+ct_schedule_draw ct_schedule_draw_trace;
+// Either into a file, which is whole or absent; a NULL path: nothing.
+ct_status ct_schedule_draw_file(const char *path, ct_schedule_draw *draw, const ct_schedule *schedule, const ct_schedule_times *times,
+                                const ct_schedule_times *measured);

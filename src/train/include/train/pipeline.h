@@ -23,6 +23,15 @@ typedef void ct_pipeline_feed(void *context, ct_program program, int micro);
 // Runs every action of this rank once: forward, input gradients and weight gradients of all micro-batches.
 ct_status ct_pipeline_run(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context);
 
+// When an action's programs began and ended, in seconds from the begin of the run, without waiting for messages; middle: where a whole backward goes
+// over from the stage's input to its weights.
+typedef struct {
+    double begin_s, middle_s, end_s;
+} ct_pipeline_moment;
+
+// Runs write into `by_action`, which has room for each of this rank's actions, until it is NULL. All ranks record the same runs: they meet before.
+void ct_pipeline_record(ct_pipeline *pipeline, ct_pipeline_moment *by_action);
+
 // Once a step, before the update: gradients that several stages share pass to the ranks that have not made them.
 ct_status ct_pipeline_share_gradients(ct_pipeline *pipeline);
 
