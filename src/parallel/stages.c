@@ -85,7 +85,8 @@ static void place_node(ct_stages *s, const ct_stage_map *map, int joint, int n) 
     }
     int stage = stage_of_module(map, node->from.module);
     s->stage[n] = stage >= 0 ? stage : part == CT_PART_FORWARD ? highest : lowest;
-    s->part[n] = is_accumulation(g, node) && made >= 0 ? made : part;
+    int ready = node->from.phase == CT_WEIGHT_GRAD && made == CT_PART_FORWARD; // of the loss: its logits' gradient must not wait for a backward
+    s->part[n] = ready || (is_accumulation(g, node) && made >= 0) ? made : part;
 }
 
 static ct_status check_node(const ct_stages *s, int n) {

@@ -95,8 +95,7 @@ static ct_status load(const mesh_cell *c, int64_t steps, ct_arena *arena, ct_con
     return ct_config_check_train(*out, NULL, NULL);
 }
 
-ct_status mesh_run(const mesh_cell *c, int64_t steps, mesh_result *out) {
-    *out = (mesh_result){.steps = steps, .loss = ct_calloc((size_t)steps, sizeof(double)), .norm = ct_calloc((size_t)steps, sizeof(double))};
+ct_status mesh_on_ranks(const mesh_cell *c, int64_t steps, ct_rank_main *work, void *context, const ct_config **out_config) {
     if (chdir(CT_SOURCE_DIR)) return ct_error_make(CT_IO, __FILE__, __LINE__, "cannot go to %s", CT_SOURCE_DIR);
     char dump[] = "/tmp/ct_mesh_XXXXXX";
     if (!mkdtemp(dump)) return ct_error_make(CT_IO, __FILE__, __LINE__, "no temporary folder");
@@ -105,12 +104,18 @@ ct_status mesh_run(const mesh_cell *c, int64_t steps, mesh_result *out) {
     ct_status status = load(c, steps, &arena, &config);
     if (!status) {
         config->job.dump_folder = dump;
-        job j = {config, out};
-        status = ct_comm_run_threads(mesh_ranks(c), &(ct_comm_options){.ranks_per_node = c->per_node}, run_rank, &j);
+        *out_config = config;
+        status = ct_comm_run_threads(mesh_ranks(c), &(ct_comm_options){.ranks_per_node = c->per_node}, work, context);
     }
     ct_arena_deinit(&arena);
     ct_status removed = ct_folder_remove(dump);
     return status ? status : removed;
+}
+
+ct_status mesh_run(const mesh_cell *c, int64_t steps, mesh_result *out) {
+    *out = (mesh_result){.steps = steps, .loss = ct_calloc((size_t)steps, sizeof(double)), .norm = ct_calloc((size_t)steps, sizeof(double))};
+    job j = {.result = out};
+    return mesh_on_ranks(c, steps, run_rank, &j, &j.config);
 }
 
 void mesh_result_free(mesh_result *r) {

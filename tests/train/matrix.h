@@ -31,6 +31,8 @@ typedef struct {
 
 // Trains a small Llama (24 heads, an odd vocabulary and ffn) on 24 sequences of 96 tokens a step, on threads.
 ct_status mesh_run(const mesh_cell *cell, int64_t steps, mesh_result *out);
+// Calls `work` on every rank of a cell; *out_config is the cell's configuration meanwhile.
+ct_status mesh_on_ranks(const mesh_cell *cell, int64_t steps, ct_rank_main *work, void *context, const ct_config **out_config);
 void mesh_result_free(mesh_result *result);
 int mesh_ranks(const mesh_cell *cell);
 void mesh_print(const mesh_cell *cell, char *text, size_t size);

@@ -94,6 +94,72 @@ static void a_weight_of_two_stages_gives_the_bits_of_no_pipeline(void **state) {
     mesh_result_free(&sharded);
 }
 
+// ---- memory ----
+enum { RANKS = 4 };
+
+typedef struct {
+    const ct_config *config;
+    size_t peak[RANKS], saved[RANKS]; // bytes: all, and what stages save of micro-batches
+    int slots[RANKS];                 // the most of any saved value
+    int logits;                       // saved values that have the vocabulary's dim
+} memory_job;
+
+static void look_at(const ct_graph *g, memory_job *job) {
+    for (int i = 0; i < g->inputs_count; i++) {
+        const ct_type *type = &g->values[g->inputs[i].value].type;
+        for (int d = 0; g->inputs[i].kind == CT_SAVED && d < type->dims_count; d++) job->logits += type->dims[d].name[0] == 'V';
+    }
+}
+
+static ct_status measure_memory(void *context, ct_comm *comm) {
+    memory_job *job = context;
+    ct_trainer *trainer;
+    CT_TRY(ct_trainer_create(job->config, comm, &trainer));
+    const ct_step *step = ct_trainer_step_made(trainer);
+    int r = ct_comm_rank(comm);
+    job->peak[r] = step->plan.peak_bytes;
+    for (int k = 0; k < step->plan.kept_count; k++) {
+        const ct_buffer *b = &step->plan.kept[k];
+        if (b->name[0] != '%') continue;
+        job->saved[r] += b->bytes * (size_t)(b->slots ? b->slots : 1);
+        if (b->slots > job->slots[r]) job->slots[r] = b->slots;
+    }
+    for (int w = CT_PROGRAM_STAGES; w < CT_PROGRAMS && r == RANKS - 1; w++)
+        if (step->has[w]) look_at(&step->programs[w], job);
+    ct_trainer_destroy(trainer);
+    return CT_OK;
+}
+
+static memory_job memory_of(const char *schedule, int micros) {
+    char batch[16];
+    snprintf(batch, sizeof batch, "%d", micros);
+    const char *more[] = {"--model.args.n_layers", "6", "--training.global_batch_size", "48", NULL};
+    mesh_cell cell = {MESH(1, 1, 1, 1), .pp = RANKS, .schedule = schedule, .local_batch = micros, .more = more};
+    memory_job job = {0};
+    ct_status status = mesh_on_ranks(&cell, 1, measure_memory, &job, &job.config);
+    if (status) fail_msg("%s of %d: %s", schedule, micros, ct_error_text(status));
+    return job;
+}
+
+// What 16 and 48 micro-batches take is the same on every rank, but where all forwards come first. In 1F1B stage s saves min(m, p - s)
+// (Narayanan et al. 2021, arXiv 2104.04473, section 2.2); no stage of any schedule saves logits.
+static void memory_does_not_grow_with_micro_batches(void **state) {
+    (void)state;
+    for (int i = 0; i < SCHEDULES; i++) {
+        memory_job few = memory_of(schedules[i], 16), many = memory_of(schedules[i], 48);
+        int grows = !strcmp(schedules[i], "GPipe") || !strcmp(schedules[i], "LoopedBFS");
+        printf("%-22s saved by the ranks, of 16 micro-batches and of 48:", schedules[i]);
+        for (int r = 0; r < RANKS; r++) printf(" %zu %zu", few.saved[r], many.saved[r]);
+        printf("\n");
+        for (int r = 0; r < RANKS; r++) {
+            if (!grows) assert_true(many.saved[r] == few.saved[r] && many.peak[r] == few.peak[r]);
+            if (!strcmp(schedules[i], "1F1B")) assert_int_equal(many.slots[r], RANKS - r);
+            if (!strcmp(schedules[i], "GPipe")) assert_int_equal(many.slots[r], 48);
+        }
+        assert_int_equal(few.logits, 0);
+    }
+}
+
 static void refuses(mesh_cell cell, const char *text) {
     mesh_result r;
     ct_status status = mesh_run(&cell, 1, &r);
@@ -123,6 +189,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule_gives_the_bits_of_no_pipeline), cmocka_unit_test(every_mesh_gives_its_bits_with_a_pipeline),
                                        cmocka_unit_test(every_cut_gives_the_bits_of_no_pipeline),
                                        cmocka_unit_test(a_weight_of_two_stages_gives_the_bits_of_no_pipeline),
+                                       cmocka_unit_test(memory_does_not_grow_with_micro_batches),
                                        cmocka_unit_test(what_cannot_be_cut_is_an_error_that_says_what_can)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
