@@ -295,5 +295,7 @@ ct_status ct_trainer_validate(ct_trainer *t, double *out_loss, int64_t *out_toke
 const ct_step *ct_trainer_step_made(const ct_trainer *t) { return &t->step; }
 const ct_plan *ct_trainer_plan(const ct_trainer *t) { return &t->step.plan; }
 ct_exec *ct_trainer_exec(ct_trainer *t) { return t->exec; }
+ct_pipeline *ct_trainer_pipeline(ct_trainer *t) { return t->pipeline; }
+const ct_schedule *ct_trainer_schedule(const ct_trainer *t) { return &t->schedule; }
 const ct_model *ct_trainer_model(const ct_trainer *t) { return &t->model; }
 int64_t ct_trainer_position(const ct_trainer *t) { return t->position; }

@@ -1,6 +1,7 @@
 // Training: the loop around the step's programs, as one rank of a mesh runs it.
 #pragma once
 #include "exec/exec.h"
+#include "train/pipeline.h"
 #include "train/setup.h"
 
 #include <signal.h>
@@ -51,5 +52,7 @@ void ct_stop_unwatch(const ct_stop_handlers *saved);
 const ct_step *ct_trainer_step_made(const ct_trainer *trainer);
 const ct_plan *ct_trainer_plan(const ct_trainer *trainer);
 ct_exec *ct_trainer_exec(ct_trainer *trainer);
+ct_pipeline *ct_trainer_pipeline(ct_trainer *trainer);             // NULL: none
+const ct_schedule *ct_trainer_schedule(const ct_trainer *trainer); // of the pipeline; empty: none
 const ct_model *ct_trainer_model(const ct_trainer *trainer);
 int64_t ct_trainer_position(const ct_trainer *trainer); // steps done
