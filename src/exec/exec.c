@@ -467,9 +467,10 @@ static int has_nonfinite(const ct_tensor *t) {
     return 0;
 }
 
-ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text, size_t size) {
+ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, const int slots[CT_LIVES], char *out_text, size_t size) {
     const ct_plan_program *program = &exec->plan->programs[which];
     out_text[0] = 0;
+    if (slots) take_slots(exec, (int)which, slots);
     for (int i = 0; i < program->instructions_count; i++) {
         const ct_call *call = &exec->calls[which][i];
         CT_TRY(run_instruction(exec, (int)which, i));
@@ -480,7 +481,7 @@ ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program which, char *out_text
             snprintf(out_text, size, "%s (%s, %s)", node->from.module[0] ? node->from.module : "the model", node->op->name,
                      ct_phase_name(node->from.phase));
         }
-        if (out_text[0] && !program->move_axes) return CT_OK; // else the others are at it too
+        if (out_text[0] && !slots && !program->move_axes) return CT_OK;
     }
     return ct_move_meet(&exec->meetings[which]);
 }

@@ -27,6 +27,12 @@ typedef struct {
     traveller *ways[CT_BOUNDARIES]; // by message
 } local_stage;
 
+// The first program, in the order of a micro-batch's way, that made a number which is not finite.
+typedef struct {
+    int64_t place; // < 0: none
+    char text[256];
+} found;
+
 struct ct_pipeline {
     const ct_step *step;
     const ct_schedule *schedule;
@@ -39,6 +45,7 @@ struct ct_pipeline {
     local_stage local[CT_MOST_STAGES];
     passage *shared; // of gradients that stages share
     int shared_count;
+    found *search; // NULL: nothing is looked for
     ct_pipeline_moment *moments, *now; // by action, NULL: not recorded; the present action's
     double began_s;
 };
@@ -221,10 +228,22 @@ static void copy(ct_pipeline *p, const local_stage *from, ct_boundary out, const
 }
 
 // ---- actions ----
+static ct_status search_program(ct_pipeline *p, const local_stage *l, ct_program w, int part, int micro) {
+    char text[sizeof p->search->text];
+    int64_t way = part == CT_PART_FORWARD ? l->stage : 3 * p->schedule->stages - 2 * l->stage + part; // forwards ascend, backwards descend
+    int64_t place = (int64_t)micro * 4 * p->schedule->stages + way;
+    CT_TRY(ct_exec_find_nonfinite(p->exec, w, slots_of(l, micro), text, sizeof text));
+    if (!text[0] || (p->search->place >= 0 && p->search->place < place)) return CT_OK;
+    p->search->place = place;
+    memcpy(p->search->text, text, sizeof text);
+    return CT_OK;
+}
+
 static ct_status run_program(ct_pipeline *p, const local_stage *l, int part, int micro, ct_pipeline_feed *feed, void *context) {
     ct_program w = ct_stage_program_of((int)(l - p->local), part);
     if (!p->step->has[w]) return CT_OK;
     feed(context, w, micro);
+    if (p->search) return search_program(p, l, w, part, micro);
     if (!p->now) return ct_exec_run_slots(p->exec, w, slots_of(l, micro));
     double begin = ct_now_s() - p->began_s;
     ct_status status = ct_exec_run_slots(p->exec, w, slots_of(l, micro));
@@ -290,6 +309,19 @@ ct_status ct_pipeline_run(ct_pipeline *p, ct_pipeline_feed *feed, void *context)
     }
     p->now = NULL;
     return settle(p);
+}
+
+ct_status ct_pipeline_find_nonfinite(ct_pipeline *p, ct_pipeline_feed *feed, void *context, char *out_text, size_t size) {
+    found search = {.place = -1};
+    p->search = &search;
+    ct_status status = ct_pipeline_run(p, feed, context);
+    p->search = NULL;
+    if (status) return status;
+    int64_t ranks = ct_comm_size(p->comm), none = INT64_MAX / ranks - 1, first = -((search.place < 0 ? none : search.place) * ranks + p->rank);
+    CT_TRY(ct_comm_max_i64(p->comm, &first, 1));
+    CT_TRY(ct_comm_broadcast(p->comm, (int)(-first % ranks), search.text, sizeof search.text));
+    snprintf(out_text, size, "%s", search.text);
+    return CT_OK;
 }
 
 void ct_pipeline_record(ct_pipeline *p, ct_pipeline_moment *by_action) { p->moments = by_action; }

@@ -146,18 +146,6 @@ static void feed_micro(ct_trainer *t, int64_t micro) {
     set_i32(t, "micro:first", micro == 0);
 }
 
-static ct_status nonfinite(ct_trainer *t, int64_t step, const char *what, double value) {
-    char where[256] = "";
-    for (int64_t m = 0; m < t->micro_batches && !where[0] && !t->pipeline; m++) {
-        feed_micro(t, m);
-        CT_TRY(ct_exec_find_nonfinite(t->exec, CT_PROGRAM_MICRO, where, sizeof where));
-    }
-    CT_FAIL(CT_NONFINITE, "step %lld: the %s is %g; the first to produce a value that is not finite is %s", (long long)step, what,
-            value, where[0]      ? where
-            : t->pipeline ? "not looked for in a pipeline"
-                          : "the sum over the step");
-}
-
 // One run of a pipeline's schedule.
 typedef struct {
     ct_trainer *trainer;
@@ -179,17 +167,38 @@ static void feed_stage(void *context, ct_program program, int micro) {
     r->has_run[program] = 1;
 }
 
-static ct_status run_pipeline(ct_trainer *t, float inv_count) {
-    pipeline_run r = {.trainer = t, .inv_count = inv_count};
+static ct_status find_nonfinite(ct_trainer *t, char *where, size_t size) {
+    if (t->pipeline) {
+        pipeline_run r = {.trainer = t, .inv_count = t->inv_count};
+        for (; r.first < t->micro_batches && !where[0]; r.first += t->schedule.micros)
+            CT_TRY(ct_pipeline_find_nonfinite(t->pipeline, feed_stage, &r, where, size));
+        return CT_OK;
+    }
+    for (int64_t m = 0; m < t->micro_batches && !where[0]; m++) {
+        feed_micro(t, m);
+        CT_TRY(ct_exec_find_nonfinite(t->exec, CT_PROGRAM_MICRO, NULL, where, size));
+    }
+    return CT_OK;
+}
+
+static ct_status nonfinite(ct_trainer *t, int64_t step, const char *what, double value) {
+    char where[256] = "";
+    CT_TRY(find_nonfinite(t, where, sizeof where));
+    CT_FAIL(CT_NONFINITE, "step %lld: the %s is %g; the first to produce a value that is not finite is %s", (long long)step, what, value,
+            where[0] ? where : "the sum over the step");
+}
+
+static ct_status run_pipeline(ct_trainer *t) {
+    pipeline_run r = {.trainer = t, .inv_count = t->inv_count};
     for (; r.first < t->micro_batches; r.first += t->schedule.micros) CT_TRY(ct_pipeline_run(t->pipeline, feed_stage, &r));
     return ct_pipeline_share_gradients(t->pipeline);
 }
 
 static ct_status run_micros(ct_trainer *t, int64_t valid) {
-    float inv_count = valid > 0 ? (float)(1.0 / (double)valid) : 0;
+    t->inv_count = valid > 0 ? (float)(1.0 / (double)valid) : 0;
     CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_PROLOGUE));
-    if (t->pipeline) return run_pipeline(t, inv_count);
-    set_f32(t, "micro:inv_count", inv_count);
+    if (t->pipeline) return run_pipeline(t);
+    set_f32(t, "micro:inv_count", t->inv_count);
     for (int64_t m = 0; m < t->micro_batches; m++) {
         feed_micro(t, m);
         CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_MICRO));

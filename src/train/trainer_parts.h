@@ -39,6 +39,7 @@ struct ct_trainer {
     int64_t position;  // steps done
     int64_t optimizer_step, schedule_step; // steps that the moments and the learning rate have seen: position, unless not all was loaded
     int64_t tokens_seen;
+    float inv_count;          // 1 over the valid tokens of the step
     ct_data_batch batch;      // this rank's of one step: [micro_batches · b][T]
     ct_data_batch eval_batch; // of one validation batch
     ct_metrics *metrics;

@@ -42,6 +42,10 @@ static void processes_give_the_bits_of_threads(void **state) {
                  {4, "--parallelism.context_parallel_degree 2 --comm.ranks_per_node 2"},
                  {4, "--parallelism.context_parallel_degree 4 --parallelism.context_parallel_rotate_method alltoall --comm.ranks_per_node 2"},
                  {3, "--parallelism.tensor_parallel_degree 3 --comm.no_shared_memory"},
+                 {2, "--parallelism.pipeline_parallel_degree 2"},
+                 {4, "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule InterleavedZeroBubble --model.args.n_layers 4 --comm.no_shared_memory"},
+                 {4, "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule ZBVZeroBubble --model.args.n_layers 4 "
+                     "--parallelism.tensor_parallel_degree 2 --comm.ranks_per_node 2 --model.args.enable_weight_tying"},
                  {4, "--parallelism.data_parallel_replicate_degree 2 --comm.ranks_per_node 2 --training.mixed_precision_param bfloat16"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *threads = curve(s, cases[i].ranks, 0, cases[i].words), *processes = curve(s, cases[i].ranks, 1, cases[i].words);

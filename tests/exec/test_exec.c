@@ -223,7 +223,7 @@ static void assert_first(small_llama *s, const char *parameter, float value, ct_
     float *data = ct_exec_data(s->exec, parameter), *element = data + (strstr(parameter, "embedding") ? 3 * 16 : 5), saved = *element;
     *element = value;
     if (program != CT_PROGRAM_PROLOGUE) ct_exec_run(s->exec, CT_PROGRAM_PROLOGUE);
-    ct_exec_find_nonfinite(s->exec, program, text, sizeof text);
+    ct_exec_find_nonfinite(s->exec, program, NULL, text, sizeof text);
     if (strcmp(text, wanted)) fail_msg("%s = %g: found '%s', wanted '%s'", parameter, (double)value, text, wanted);
     *element = saved;
 }
@@ -257,7 +257,7 @@ static void a_text_too_long_for_its_room_is_cut(void **state) {
     char text[] = "012345678901234567890123456789";
     open_llama(&s, CT_F32);
     *(float *)ct_exec_data(s.exec, "norm.weight") = NAN;
-    ct_exec_find_nonfinite(s.exec, CT_PROGRAM_MICRO, text, 8);
+    ct_exec_find_nonfinite(s.exec, CT_PROGRAM_MICRO, NULL, text, 8);
     assert_string_equal(text, "norm (r");
     assert_int_equal(text[8], '8');
     close_llama(&s);
@@ -273,7 +273,7 @@ static void a_query_that_sees_nothing_is_finite_enough(void **state) {
                        "f32[B=1, T=1, G=1, Q=1] @ forward a\n output o = %4\n output lse = %5\n}", 1);
     start(&r, 1, (ct_exec_options){0});
     *(int32_t *)ct_exec_data(r.exec, "micro:kp") = 1; // a key in the future
-    ct_exec_find_nonfinite(r.exec, CT_PROGRAM_MICRO, text, sizeof text);
+    ct_exec_find_nonfinite(r.exec, CT_PROGRAM_MICRO, NULL, text, sizeof text);
     assert_string_equal(text, "");
     assert_true(*(float *)ct_exec_data(r.exec, "micro:lse") == -INFINITY);
     assert_true(*(float *)ct_exec_data(r.exec, "micro:o") == 0);

@@ -2,6 +2,7 @@
 // micro-batches, in f32 and in bf16, in memory that holds NaN until something is written to it.
 #include "matrix.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,6 +161,41 @@ static void memory_does_not_grow_with_micro_batches(void **state) {
     }
 }
 
+// ---- numbers that are not finite ----
+typedef struct {
+    const ct_config *config;
+    const char *parameter;
+} broken_job;
+
+static ct_status break_weight(void *context, ct_comm *comm) {
+    broken_job *job = context;
+    ct_trainer *trainer;
+    ct_step_report report;
+    CT_TRY(ct_trainer_create(job->config, comm, &trainer));
+    ct_status status = ct_trainer_step(trainer, &report);
+    float *weight = ct_exec_data(ct_trainer_exec(trainer), job->parameter);
+    if (weight) weight[7] = NAN;
+    if (!status) status = ct_trainer_step(trainer, &report);
+    ct_trainer_destroy(trainer);
+    return status;
+}
+
+static void a_number_that_is_not_finite_names_its_module(void **state) {
+    (void)state;
+    static const char *const bad[] = {"layers.0.attention.wq", "layers.3.feed_forward.w2", "layers.5.attention_norm", "output"};
+    static const char *const ways[] = {"1F1B", "ZBVZeroBubble"};
+    for (int w = 0; w < 2; w++)
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s.weight", bad[i]);
+            broken_job job = {.parameter = name};
+            mesh_cell cell = {MESH(1, 1, 1, 1), .pp = 3, .schedule = ways[w], .local_batch = 6, .more = deep};
+            ct_status status = mesh_on_ranks(&cell, 2, break_weight, &job, &job.config);
+            assert_non_null(status);
+            if (!strstr(ct_error_text(status), "step 2: ") || !strstr(ct_error_text(status), bad[i])) fail_msg("wanted %s: %s", bad[i], ct_error_text(status));
+        }
+}
+
 static void refuses(mesh_cell cell, const char *text) {
     mesh_result r;
     ct_status status = mesh_run(&cell, 1, &r);
@@ -190,6 +226,7 @@ int main(void) {
                                        cmocka_unit_test(every_cut_gives_the_bits_of_no_pipeline),
                                        cmocka_unit_test(a_weight_of_two_stages_gives_the_bits_of_no_pipeline),
                                        cmocka_unit_test(memory_does_not_grow_with_micro_batches),
+                                       cmocka_unit_test(a_number_that_is_not_finite_names_its_module),
                                        cmocka_unit_test(what_cannot_be_cut_is_an_error_that_says_what_can)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,9 @@ ct_status ct_exec_run_slots(ct_exec *exec, ct_program program, const int slots[C
 
 // Runs one program and stops behind the first instruction that wrote a NaN or an infinity into a float output, which then is
 // described in text of at most `size` bytes ("layers.3.attention.wq (matmul, forward)"); empty where none did. −inf in a
-// log-sum-exp of a row that sees nothing is legal and not counted.
-ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program program, char *out_text, size_t size);
+// log-sum-exp of a row that sees nothing is legal and not counted. With slots (a pipeline stage's program; else NULL), or where the program moves data
+// between ranks, it runs to its end, as others need what it makes.
+ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program program, const int slots[CT_LIVES], char *out_text, size_t size);
 
 // When an instruction ran, in nanoseconds of the monotonic clock.
 typedef struct {

@@ -23,6 +23,10 @@ typedef void ct_pipeline_feed(void *context, ct_program program, int micro);
 // Runs every action of this rank once: forward, input gradients and weight gradients of all micro-batches.
 ct_status ct_pipeline_run(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context);
 
+// The same, looking at all that is made: what first made a NaN or an infinity ("layers.3.attention.wq (matmul, forward)"), the same on all ranks; empty
+// where nothing did.
+ct_status ct_pipeline_find_nonfinite(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context, char *out_text, size_t size);
+
 // When an action's programs began and ended, in seconds from the begin of the run, without waiting for messages; middle: where a whole backward goes
 // over from the stage's input to its weights.
 typedef struct {
