@@ -96,3 +96,20 @@ ct_status ct_pass_prologue(const ct_graph *const *readers, int count, ct_graph *
         for (int i = 0; i < readers[r]->inputs_count; i++) add_cast(readers[r], &readers[r]->inputs[i], to);
     return ct_graph_status(to);
 }
+
+// ---- gradients that are added up once a step ----
+static void add_sum(const ct_graph *writer, const ct_input *in, ct_graph *to) {
+    if (in->kind != CT_GRADIENT || in->update < 0 || ct_graph_find_input(to, in->name) >= 0) return;
+    const ct_value_info *v = &writer->values[in->value];
+    ct_value gradient = ct_build_input(to, CT_GRADIENT, in->name, v->type);
+    if (!ct_layout_axes(&v->layout, CT_CUT_SUM)) return;
+    ct_build_update(to, ct_build_input(to, CT_GRADIENT, ct_arena_format(&to->arena, "%s%s", in->name, CT_SUM_SUFFIX), v->type), gradient);
+}
+
+ct_status ct_pass_reduce(const ct_graph *const *writers, int count, ct_graph *to) {
+    ct_graph_init(to, "reduce");
+    for (int i = 0; i < writers[0]->roles_count; i++) ct_graph_role(to, writers[0]->roles[i].name, writers[0]->roles[i].role);
+    for (int w = 0; w < count; w++)
+        for (int i = 0; i < writers[w]->inputs_count; i++) add_sum(writers[w], &writers[w]->inputs[i], to);
+    return ct_graph_status(to);
+}

@@ -10,7 +10,7 @@
 
 const char *ct_program_name(ct_program program) {
     static const char *const names[CT_PROGRAM_STAGES] = {"prologue", "micro", "update", "eval", "generate"};
-    static const char *const of_stage[CT_STAGE_PROGRAMS] = {"forward", "input-grad", "weight-grad", "eval"};
+    static const char *const of_stage[CT_STAGE_PROGRAMS] = {"forward", "input-grad", "weight-grad", "unshard", "reduce", "eval"};
     return program < CT_PROGRAM_STAGES ? names[program] : of_stage[(program - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS];
 }
 

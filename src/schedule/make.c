@@ -15,8 +15,9 @@ void ct_schedule_deinit(ct_schedule *s) {
 }
 
 void ct_action_print(ct_action a, char *out, size_t size) {
-    static const char *const names[CT_ACT_KINDS] = {"F", "I", "W", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
-    snprintf(out, size, "%d%s%d", a.stage, names[a.act], a.micro);
+    static const char *const names[CT_ACT_KINDS] = {"F", "I", "W", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "REDUCE_GRAD"};
+    if (a.act == CT_ACT_UNSHARD || a.act == CT_ACT_REDUCE) snprintf(out, size, "%d%s", a.stage, names[a.act]);
+    else snprintf(out, size, "%d%s%d", a.stage, names[a.act], a.micro);
 }
 
 static void add(ct_schedule *s, int rank, ct_act act, int stage, int micro) {

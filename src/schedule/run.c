@@ -31,6 +31,8 @@ static int send_of(const ct_schedule *s, ct_action a, ct_action *out) {
 
 static void lower_rank(const ct_schedule *s, const ct_actions *from, ct_actions *to) {
     int opened = 0; // actions whose receive stands already
+    int *begun = ct_calloc((size_t)s->stages, sizeof *begun), *left = ct_calloc((size_t)s->stages, sizeof *left);
+    for (int i = 0; i < from->count; i++) left[from->list[i].stage] += ends_micro(from->list[i].act);
     for (int i = 0; i < from->count; i++) {
         ct_action a = from->list[i], message;
         for (; opened <= i + 1 && opened < from->count; opened++) {
@@ -38,9 +40,14 @@ static void lower_rank(const ct_schedule *s, const ct_actions *from, ct_actions 
             if (opened == i + 1 && from->list[opened].act == CT_ACT_F && ends_micro(a.act)) break;
             if (receive_of(s, from->list[opened], &message)) append(to, message.act, message.stage, message.micro);
         }
+        if (!begun[a.stage]) append(to, CT_ACT_UNSHARD, a.stage, 0);
+        begun[a.stage] = 1;
         append(to, a.act, a.stage, a.micro);
         if (send_of(s, a, &message)) append(to, message.act, message.stage, message.micro);
+        if (ends_micro(a.act) && !--left[a.stage]) append(to, CT_ACT_REDUCE, a.stage, 0);
     }
+    free(begun);
+    free(left);
 }
 
 ct_status ct_schedule_lower(const ct_schedule *s, ct_schedule *out) {

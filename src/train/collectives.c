@@ -69,13 +69,13 @@ int ct_collectives_list(const ct_step *step, const ct_step_options *options, int
     *out = NULL;
     for (int w = 0; w < CT_PROGRAMS; w++) {
         const ct_graph *g = &step->programs[w];
-        int of_micro = ct_program_is_micro((ct_program)w);
-        if (!step->has[w] || (!of_micro && w != CT_PROGRAM_PROLOGUE && w != CT_PROGRAM_UPDATE)) continue;
+        int64_t runs = step->has[w] ? ct_program_runs((ct_program)w, micro_batches) : 0;
+        if (!runs) continue;
         double *hidden = hidden_flops(&step->plan.programs[w]);
         for (int n = 0; n < g->nodes_count; n++) {
             if (!(g->nodes[n].op->flags & CT_OP_MOVE) || !ct_move_axes(g, &g->nodes[n])) continue;
             CT_GROW(*out, count, capacity);
-            (*out)[count++] = collective_of(g, &g->nodes[n], options, (ct_program)w, of_micro ? micro_batches : 1);
+            (*out)[count++] = collective_of(g, &g->nodes[n], options, (ct_program)w, runs);
             (*out)[count - 1].overlapped_flops = hidden[n];
         }
         free(hidden);

@@ -25,7 +25,7 @@ static double phase_flops(const ct_plan *plan, ct_phase phase) {
 }
 
 static double executed_flops(const ct_step *step, int64_t micro_batches) {
-    const ct_mesh *mesh = &step->programs[CT_PROGRAM_PROLOGUE].mesh;
+    const ct_mesh *mesh = ct_step_mesh(step);
     double ranks = ct_mesh_ranks(mesh);
     if (!step->stages) return ct_step_flops(step, micro_batches) * ranks;
     return ct_step_flops(step, 0) * ranks + ct_pipeline_flops(step) * (double)micro_batches * ranks / mesh->axes[ct_mesh_find(mesh, "pp")].size;

@@ -26,6 +26,13 @@ static ct_value scalar_feed(ct_graph *g, const char *name, ct_dtype dtype) {
     return ct_build_input(g, CT_FEED, name, ct_type_make(dtype, 0, NULL));
 }
 
+// The state that holds the gradient of a parameter's use, summed where that is done; NULL: there is no such use.
+static const char *name_of_use(const update *u, const ct_parameter *parameter, int use) {
+    const char *name = ct_gradient_name(&u->g->arena, parameter->name, use), *sum = ct_arena_format(&u->g->arena, "%s%s", name, CT_SUM_SUFFIX);
+    if (ct_graph_find_input(u->whole, sum) >= 0) return sum;
+    return ct_graph_find_input(u->whole, name) >= 0 ? name : NULL;
+}
+
 static int is_here(const update *u, const char *gradient) {
     int found = 0;
     for (int i = 0; i < u->micros_count && !found; i++) found = ct_graph_find_input(u->micros[i], gradient) >= 0;
@@ -33,20 +40,18 @@ static int is_here(const update *u, const char *gradient) {
 }
 
 static int is_used_here(const update *u, const ct_parameter *parameter) {
-    for (int use = 0;; use++) {
-        const char *name = ct_gradient_name(&u->g->arena, parameter->name, use);
-        if (ct_graph_find_input(u->whole, name) < 0) return 0;
+    const char *name;
+    for (int use = 0; (name = name_of_use(u, parameter, use)); use++)
         if (is_here(u, name)) return 1;
-    }
+    return 0;
 }
 
 // The gradient of a parameter: its uses' accumulators added in order, or none where nothing here depends on it.
 static ct_value whole_gradient(update *u, const ct_parameter *parameter) {
     ct_value sum = CT_NO_VALUE, first = CT_NO_VALUE;
     if (!is_used_here(u, parameter)) return sum;
-    for (int use = 0;; use++) {
-        const char *name = ct_gradient_name(&u->g->arena, parameter->name, use);
-        if (ct_graph_find_input(u->whole, name) < 0) break;
+    const char *name;
+    for (int use = 0; (name = name_of_use(u, parameter, use)); use++) {
         if (use == 0) u->is_guest[parameter - u->model->parameters] = !is_here(u, name);
         ct_value part = ct_build_input(u->g, CT_GRADIENT, name, parameter->type);
         if (use == 0) first = sum = part;

@@ -39,6 +39,7 @@ struct ct_pipeline {
     ct_exec *exec;
     ct_comm *comm;
     ct_arena arena;
+    int runs; // which of the step's runs is the present one
     int rank, pp_rank, stride; // ranks from one stage's to the next one's
     int *counts, *slot_of; // of slots, by stage and pool; by stage, micro-batch and pool
     int local_count;
@@ -253,6 +254,12 @@ static ct_status run_program(ct_pipeline *p, const local_stage *l, int part, int
     return status;
 }
 
+// What a stage does once a step.
+static ct_status run_once(ct_pipeline *p, const local_stage *l, int part) {
+    ct_program w = ct_stage_program_of((int)(l - p->local), part);
+    return p->step->has[w] ? ct_exec_run(p->exec, w) : CT_OK;
+}
+
 static ct_status forward(ct_pipeline *p, local_stage *l, int micro, ct_pipeline_feed *feed, void *context) {
     local_stage *before = l->stage > 0 ? find(p, l->stage - 1) : NULL;
     CT_TRY(empty_slots(p, l, micro, 0));
@@ -280,6 +287,8 @@ static ct_status act(ct_pipeline *p, ct_action a, ct_pipeline_feed *feed, void *
     case CT_ACT_F: return forward(p, l, a.micro, feed, context);
     case CT_ACT_I: return input_grad(p, l, a.micro, feed, context);
     case CT_ACT_W: return run_program(p, l, CT_PART_WEIGHT_GRAD, a.micro, feed, context);
+    case CT_ACT_UNSHARD: return p->runs & CT_RUN_FIRST ? run_once(p, l, CT_PART_UNSHARD) : CT_OK;
+    case CT_ACT_REDUCE: return p->runs & CT_RUN_LAST ? run_once(p, l, CT_PART_REDUCE) : CT_OK;
     default: CT_TRY(input_grad(p, l, a.micro, feed, context)); return run_program(p, l, CT_PART_WEIGHT_GRAD, a.micro, feed, context);
     }
 }
@@ -295,7 +304,8 @@ static ct_status settle(ct_pipeline *p) {
     return CT_OK;
 }
 
-ct_status ct_pipeline_run(ct_pipeline *p, ct_pipeline_feed *feed, void *context) {
+ct_status ct_pipeline_run(ct_pipeline *p, int runs, ct_pipeline_feed *feed, void *context) {
+    p->runs = runs;
     const ct_actions *list = &p->schedule->of[p->pp_rank];
     if (p->moments) CT_TRY(ct_comm_agree(p->comm, CT_OK)); // all begin now
     p->began_s = ct_now_s();
@@ -314,7 +324,7 @@ ct_status ct_pipeline_run(ct_pipeline *p, ct_pipeline_feed *feed, void *context)
 ct_status ct_pipeline_find_nonfinite(ct_pipeline *p, ct_pipeline_feed *feed, void *context, char *out_text, size_t size) {
     found search = {.place = -1};
     p->search = &search;
-    ct_status status = ct_pipeline_run(p, feed, context);
+    ct_status status = ct_pipeline_run(p, 0, feed, context);
     p->search = NULL;
     if (status) return status;
     int64_t ranks = ct_comm_size(p->comm), none = INT64_MAX / ranks - 1, first = -((search.place < 0 ? none : search.place) * ranks + p->rank);
@@ -329,6 +339,11 @@ void ct_pipeline_record(ct_pipeline *p, ct_pipeline_moment *by_action) { p->mome
 ct_status ct_pipeline_share_gradients(ct_pipeline *p) {
     for (int i = 0; i < p->shared_count; i++) CT_TRY(ct_exchange_begin(p->shared[i].exchange, 0));
     for (int i = 0; i < p->shared_count; i++) CT_TRY(ct_exchange_end(p->shared[i].exchange));
+    return CT_OK;
+}
+
+ct_status ct_pipeline_unshard(ct_pipeline *p) {
+    for (int k = 0; k < p->local_count; k++) CT_TRY(run_once(p, &p->local[k], CT_PART_UNSHARD));
     return CT_OK;
 }
 

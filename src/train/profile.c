@@ -9,9 +9,9 @@
 
 static int64_t spans_of_step(const ct_trainer *t) {
     const ct_plan *plan = &t->step.plan;
-    int64_t spans = plan->programs[CT_PROGRAM_PROLOGUE].instructions_count + plan->programs[CT_PROGRAM_UPDATE].instructions_count;
+    int64_t spans = 0;
     for (int w = 0; w < CT_PROGRAMS; w++)
-        if (t->step.has[w] && ct_program_is_micro((ct_program)w)) spans += t->micro_batches * plan->programs[w].instructions_count;
+        if (t->step.has[w]) spans += ct_program_runs((ct_program)w, t->micro_batches) * plan->programs[w].instructions_count;
     return spans;
 }
 

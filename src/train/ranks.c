@@ -29,7 +29,7 @@ static int speaks_for(const ct_mesh *mesh, int rank, const ct_value_info *v) {
 ct_region ct_region_of_state(const ct_step *step, int rank, const char *name, int *out_owner) {
     const ct_value_info *v = find_state(step, name);
     CT_ASSERT(v, "no program has the state %s", name);
-    const ct_mesh *mesh = &step->programs[CT_PROGRAM_PROLOGUE].mesh; // a step has one mesh
+    const ct_mesh *mesh = ct_step_mesh(step);
     int64_t extents[CT_MAX_DIMS];
     for (int d = 0; d < v->type.dims_count; d++) extents[d] = v->type.dims[d].extent;
     *out_owner = speaks_for(mesh, rank, v);

@@ -222,40 +222,70 @@ static ct_status cut_all(const ct_model *model, const ct_step_options *o, const 
 }
 
 // ---- all programs ----
-static int is_eval(int w) { return w == CT_PROGRAM_EVAL || (w >= CT_PROGRAM_STAGES && (w - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS == CT_PART_EVAL); }
 
-// Programs that read weights and pile up gradients. Returns their number.
-static int readers_of(const ct_step *step, const ct_graph *out[CT_PROGRAMS]) {
+// Programs of a micro-batch, of a stage (-1: of all). Returns their number.
+static int micros_of(const ct_step *step, int k, const ct_graph *out[CT_PROGRAMS]) {
     int count = 0;
     for (int w = 0; w < CT_PROGRAMS; w++) {
-        if (step->has[w] && !is_eval(w) && w != CT_PROGRAM_PROLOGUE && w != CT_PROGRAM_UPDATE) out[count++] = &step->programs[w];
+        int of = w < CT_PROGRAM_STAGES ? -1 : (w - CT_PROGRAM_STAGES) / CT_STAGE_PROGRAMS;
+        if (step->has[w] && ct_program_is_micro((ct_program)w) && (k < 0 || k == of)) out[count++] = &step->programs[w];
     }
     return count;
 }
 
-static ct_status make_prologue(const ct_step_options *o, const ct_graph *states, ct_step *step) {
-    const ct_graph *readers[CT_PROGRAMS];
-    int count = readers_of(step, readers);
-    step->has[CT_PROGRAM_PROLOGUE] = 1;
-    CT_TRY(ct_pass_prologue(readers, count, &step->programs[CT_PROGRAM_PROLOGUE]));
-    CT_TRY(place_states(o, states, &step->programs[CT_PROGRAM_PROLOGUE]));
-    return finish(o, &step->programs[CT_PROGRAM_PROLOGUE]);
+// Makes one of a step's programs out of those of a micro-batch.
+static ct_status make_program(const ct_step_options *o, ct_status (*pass)(const ct_graph *const *, int, ct_graph *), const ct_graph *const *micros, int count,
+                              const ct_graph *states, int w, ct_step *step) {
+    step->has[w] = 1;
+    CT_TRY(pass(micros, count, &step->programs[w]));
+    CT_TRY(place_states(o, states, &step->programs[w]));
+    return finish(o, &step->programs[w]);
 }
 
-static ct_status make_update(const ct_model *model, const ct_step_options *o, const ct_graph *states, ct_step *step) {
-    const ct_graph *readers[CT_PROGRAMS];
-    int count = readers_of(step, readers);
+static ct_status make_prologue(const ct_step_options *o, const ct_graph *reader, ct_step *step) {
+    CT_TRY_AS(make_program(o, ct_pass_prologue, &reader, 1, reader, CT_PROGRAM_PROLOGUE, step), "program prologue");
+    return CT_OK;
+}
+
+// The update, of gradients that `micros` on this rank pile up, or else add up; all ranks' together do as `whole`.
+static ct_status make_update(const ct_model *model, const ct_step_options *o, const ct_graph *whole, const ct_graph *const *micros, int count, ct_step *step) {
     step->has[CT_PROGRAM_UPDATE] = 1;
-    CT_TRY(ct_step_build_update(model, states, readers, count, o, &step->programs[CT_PROGRAM_UPDATE]));
-    CT_TRY(place_states(o, states, &step->programs[CT_PROGRAM_UPDATE]));
+    CT_TRY(ct_step_build_update(model, whole, micros, count, o, &step->programs[CT_PROGRAM_UPDATE]));
+    CT_TRY(place_states(o, whole, &step->programs[CT_PROGRAM_UPDATE]));
     return finish(o, &step->programs[CT_PROGRAM_UPDATE]);
+}
+
+// What a stage does once a step: its weights gathered, its gradients added up where that is not done for each micro-batch.
+static ct_status make_once(const ct_step_options *o, int k, ct_step *step) {
+    const ct_graph *micros[CT_PROGRAMS];
+    int count = micros_of(step, k, micros);
+    CT_TRY_AS(make_program(o, ct_pass_prologue, micros, count, &step->whole_micro, ct_stage_program_of(k, CT_PART_UNSHARD), step), "program unshard");
+    if (!o->parallel.reduce_once) return CT_OK;
+    CT_TRY_AS(make_program(o, ct_pass_reduce, micros, count, &step->whole_micro, ct_stage_program_of(k, CT_PART_REDUCE), step), "program reduce");
+    return CT_OK;
+}
+
+static ct_status make_pipeline_update(const ct_model *model, const ct_step_options *o, ct_step *step) {
+    const ct_graph *micros[CT_PROGRAMS], *whole = &step->whole_micro;
+    int count = micros_of(step, -1, micros);
+    if (o->parallel.reduce_once) {
+        CT_TRY(ct_pass_reduce(&whole, 1, &step->whole_reduce));
+        CT_TRY(place_states(o, whole, &step->whole_reduce));
+        for (count = 0; count < o->pipeline.local_count; count++) micros[count] = &step->programs[ct_stage_program_of(count, CT_PART_REDUCE)];
+        whole = &step->whole_reduce;
+        for (int i = 0; i < step->shared_count; i++) { // what is shared is the sum
+            const char *sum = ct_arena_format(&step->arena, "%s%s", step->shared[i].name, CT_SUM_SUFFIX);
+            if (ct_graph_find_input(whole, sum) >= 0) step->shared[i].name = sum;
+        }
+    }
+    return make_update(model, o, whole, micros, count, step);
 }
 
 static ct_status make_pipeline(const ct_model *model, const ct_step_options *o, ct_step *step) {
     CT_TRY_AS(make_joint(model, o, &step->whole_micro), "program micro");
     CT_TRY(cut_all(model, o, &step->whole_micro, cut_micro, step));
-    CT_TRY_AS(make_update(model, o, &step->whole_micro, step), "program update");
-    CT_TRY_AS(make_prologue(o, &step->whole_micro, step), "program prologue");
+    for (int k = 0; k < o->pipeline.local_count; k++) CT_TRY_AS(make_once(o, k, step), "pipeline stage %d", o->pipeline.local[k]);
+    CT_TRY_AS(make_pipeline_update(model, o, step), "program update");
     if (o->eval_batch <= 0) return CT_OK;
     CT_TRY_AS(make_eval(model, o, &step->whole_micro, &step->whole_eval), "program eval");
     return cut_all(model, o, &step->whole_eval, cut_eval, step);
@@ -266,8 +296,9 @@ static ct_status make_training(const ct_model *model, const ct_step_options *o, 
     step->has[CT_PROGRAM_MICRO] = 1;
     CT_TRY_AS(make_joint(model, o, micro), "program micro");
     CT_TRY_AS(finish(o, micro), "program micro");
-    CT_TRY_AS(make_update(model, o, micro, step), "program update");
-    CT_TRY_AS(make_prologue(o, micro, step), "program prologue");
+    const ct_graph *const writers[] = {micro};
+    CT_TRY_AS(make_update(model, o, micro, writers, 1, step), "program update");
+    CT_TRY(make_prologue(o, micro, step));
     if (o->eval_batch <= 0) return CT_OK;
     step->has[CT_PROGRAM_EVAL] = 1;
     CT_TRY_AS(make_eval(model, o, micro, &step->programs[CT_PROGRAM_EVAL]), "program eval");
@@ -281,8 +312,7 @@ static ct_status make_generation(const ct_model *model, const ct_step_options *o
     step->has[CT_PROGRAM_GENERATE] = 1;
     CT_TRY_AS(make_forward(model, o, build, "generate", NULL, generate), "program generate");
     CT_TRY_AS(finish(o, generate), "program generate");
-    CT_TRY_AS(make_prologue(o, generate, step), "program prologue");
-    return CT_OK;
+    return make_prologue(o, generate, step);
 }
 
 static ct_status make_programs(const ct_model *model, const ct_step_options *o, ct_step *step) {
@@ -307,6 +337,7 @@ void ct_step_deinit(ct_step *step) {
     ct_plan_deinit(&step->plan);
     ct_graph_deinit(&step->whole_micro);
     ct_graph_deinit(&step->whole_eval);
+    ct_graph_deinit(&step->whole_reduce);
     ct_arena_deinit(&step->arena);
     for (int w = 0; w < CT_PROGRAMS; w++) {
         if (!step->has[w]) continue;
@@ -316,11 +347,17 @@ void ct_step_deinit(ct_step *step) {
     *step = (ct_step){0};
 }
 
+const ct_mesh *ct_step_mesh(const ct_step *step) {
+    int w = 0;
+    while (!step->has[w]) w++;
+    return &step->programs[w].mesh;
+}
+
 double ct_step_flops(const ct_step *step, int64_t micro_batches) {
     double flops = 0;
     for (int w = 0; w < CT_PROGRAMS; w++) {
-        if (!step->has[w] || is_eval(w) || w == CT_PROGRAM_GENERATE) continue;
-        flops += ct_plan_program_flops(&step->plan, (ct_program)w) * (w == CT_PROGRAM_PROLOGUE || w == CT_PROGRAM_UPDATE ? 1 : (double)micro_batches);
+        int64_t runs = step->has[w] ? ct_program_runs((ct_program)w, micro_batches) : 0;
+        if (runs) flops += ct_plan_program_flops(&step->plan, (ct_program)w) * (double)runs;
     }
     return flops;
 }

@@ -190,14 +190,17 @@ static ct_status nonfinite(ct_trainer *t, int64_t step, const char *what, double
 
 static ct_status run_pipeline(ct_trainer *t) {
     pipeline_run r = {.trainer = t, .inv_count = t->inv_count};
-    for (; r.first < t->micro_batches; r.first += t->schedule.micros) CT_TRY(ct_pipeline_run(t->pipeline, feed_stage, &r));
+    for (; r.first < t->micro_batches; r.first += t->schedule.micros) {
+        int last = r.first + t->schedule.micros >= t->micro_batches;
+        CT_TRY(ct_pipeline_run(t->pipeline, (r.first == 0 ? CT_RUN_FIRST : 0) | (last ? CT_RUN_LAST : 0), feed_stage, &r));
+    }
     return ct_pipeline_share_gradients(t->pipeline);
 }
 
 static ct_status run_micros(ct_trainer *t, int64_t valid) {
     t->inv_count = valid > 0 ? (float)(1.0 / (double)valid) : 0;
-    CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_PROLOGUE));
     if (t->pipeline) return run_pipeline(t);
+    CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_PROLOGUE));
     set_f32(t, "micro:inv_count", t->inv_count);
     for (int64_t m = 0; m < t->micro_batches; m++) {
         feed_micro(t, m);
@@ -290,7 +293,7 @@ static ct_status eval_batches(ct_trainer *t, double *sum, int64_t *valid) {
 
 ct_status ct_trainer_validate(ct_trainer *t, double *out_loss, int64_t *out_tokens) {
     CT_TRY(ct_data_state_restore(t->validation, t->validation_start, strlen(t->validation_start)));
-    CT_TRY(ct_exec_run(t->exec, CT_PROGRAM_PROLOGUE));
+    CT_TRY(t->pipeline ? ct_pipeline_unshard(t->pipeline) : ct_exec_run(t->exec, CT_PROGRAM_PROLOGUE));
     double sum = 0;
     int64_t valid = 0;
     CT_TRY_AS(eval_batches(t, &sum, &valid), "validating after step %lld", (long long)t->position);

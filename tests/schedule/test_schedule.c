@@ -58,6 +58,24 @@ static void check_order(const ct_schedule *s) {
     free(last);
 }
 
+// A stage's weights are gathered once, before all its forwards, and its gradients added up once, behind all its weight gradients.
+static void check_once(const ct_schedule *lowered) {
+    for (int k = 0; k < lowered->stages; k++) {
+        const ct_actions *list = &lowered->of[lowered->rank_of[k]];
+        int gathered = 0, reduced = 0, ended = 0;
+        for (int i = 0; i < list->count; i++) {
+            ct_action a = list->list[i];
+            if (a.stage != k) continue;
+            gathered += a.act == CT_ACT_UNSHARD;
+            ended += a.act == CT_ACT_W || a.act == CT_ACT_B;
+            if (a.act == CT_ACT_F) assert_int_equal(gathered, 1);
+            if (a.act == CT_ACT_REDUCE) assert_int_equal(ended, lowered->micros), reduced++;
+        }
+        assert_int_equal(gathered, 1);
+        assert_int_equal(reduced, 1);
+    }
+}
+
 // No two micro-batches have a slot at once.
 static void check_slots(const ct_schedule *s) {
     int *counts = ct_malloc(sizeof(int) * (size_t)s->stages * CT_POOLS), *slots = ct_malloc(sizeof(int) * (size_t)s->stages * (size_t)s->micros * CT_POOLS);
@@ -103,6 +121,7 @@ static void schedules_of_all_sizes_end(void **state) {
                     assert_ok(ct_schedule_lower(&s, &lowered));
                     assert_ok(ct_schedule_verify(&lowered));
                     check_order(&s);
+                    check_once(&lowered);
                     check_slots(&lowered);
                     ct_schedule_deinit(&s);
                     ct_schedule_deinit(&lowered);
@@ -201,7 +220,8 @@ static void small_ones_are_as_defined(void **state) {
     check_rank(&s, 0, "0F0 0F1 0B0 0F2 0B1 0F3 0B2 0B3");
     check_rank(&s, 1, "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3");
     assert_ok(ct_schedule_lower(&s, &lowered));
-    check_rank(&lowered, 1, "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1RECV_F2 1F2 1B2 1SEND_B2 1RECV_F3 1F3 1B3 1SEND_B3");
+    check_rank(&lowered, 1, "1RECV_F0 1UNSHARD 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1RECV_F2 1F2 1B2 1SEND_B2 1RECV_F3 1F3 1B3 1SEND_B3 "
+                            "1REDUCE_GRAD");
     ct_schedule_deinit(&s), ct_schedule_deinit(&lowered);
     s = make("InterleavedZeroBubble", 2, 1, 3);
     check_rank(&s, 0, "0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2");

@@ -31,7 +31,7 @@ void mesh_print(const mesh_cell *c, char *text, size_t size) {
 static ct_status measure(const job *j, ct_comm *comm, const ct_trainer *trainer) {
     mesh_result *r = j->result;
     const ct_plan *plan = ct_trainer_plan(trainer);
-    int data_ranks = ct_mesh_data_ranks(&plan->programs[CT_PROGRAM_PROLOGUE].graph->mesh);
+    int data_ranks = ct_mesh_data_ranks(ct_step_mesh(ct_trainer_step_made(trainer)));
     double flops = ct_step_flops(ct_trainer_step_made(trainer), 24 / data_ranks);
     int64_t sum = (int64_t)flops, most = (int64_t)flops, peak = (int64_t)plan->peak_bytes;
     CT_TRY(ct_comm_sum_i64(comm, &sum, 1));

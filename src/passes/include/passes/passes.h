@@ -11,6 +11,11 @@ ct_status ct_pass_precision(const ct_graph *from, ct_dtype compute, ct_graph *to
 // ("<parameter>.whole", "<parameter>.bf16.whole").
 ct_status ct_pass_prologue(const ct_graph *const *readers, int count, ct_graph *to);
 
+// The program that adds up over the ranks, once a step, what these placed programs have piled up: a new state "<gradient>.sum" for each of their
+// accumulators that is a partial sum; placement moves it. Their other accumulators are its inputs, unread.
+ct_status ct_pass_reduce(const ct_graph *const *writers, int count, ct_graph *to);
+#define CT_SUM_SUFFIX ".sum"
+
 // Expands lm_loss into chunks of at most chunk_tokens tokens (whole rows, or parts of one row): logits of a chunk, loss, and, where
 // they are used, its dh and its part of dW, in the same visit. No chunk outlives the next but for dW's running sum.
 ct_status ct_pass_expand_loss(const ct_graph *from, int64_t chunk_tokens, ct_graph *to);

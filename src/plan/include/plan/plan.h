@@ -18,13 +18,21 @@ typedef enum {
     CT_PROGRAM_GENERATE,
     CT_PROGRAM_STAGES, // of a pipeline, in the place of micro and eval: those of a rank's first stage, then of its next (ct_stage_program_of)
     CT_MOST_STAGES = 16, // of a rank
-    CT_STAGE_PROGRAMS = 4, // forward, input-grad, weight-grad, eval
+    CT_STAGE_PROGRAMS = 6, // forward, input-grad, weight-grad of a micro-batch; unshard, reduce once a step; eval
+    CT_MICRO_PARTS = 3,
     CT_PROGRAMS = CT_PROGRAM_STAGES + CT_MOST_STAGES * CT_STAGE_PROGRAMS
 } ct_program;
 
 // Does a program run for every micro-batch?
 static inline int ct_program_is_micro(ct_program program) {
-    return program == CT_PROGRAM_MICRO || (program >= CT_PROGRAM_STAGES && (program - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS < CT_STAGE_PROGRAMS - 1);
+    return program == CT_PROGRAM_MICRO || (program >= CT_PROGRAM_STAGES && (program - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS < CT_MICRO_PARTS);
+}
+
+// How often a step of so many micro-batches runs a program: validation and generation are no part of it.
+static inline int64_t ct_program_runs(ct_program program, int64_t micro_batches) {
+    if (ct_program_is_micro(program)) return micro_batches;
+    int is_eval = program == CT_PROGRAM_EVAL || (program >= CT_PROGRAM_STAGES && (program - CT_PROGRAM_STAGES) % CT_STAGE_PROGRAMS == CT_STAGE_PROGRAMS - 1);
+    return is_eval || program == CT_PROGRAM_GENERATE ? 0 : 1;
 }
 
 // What a buffer's bytes count as.

@@ -2,7 +2,7 @@
 // what an action says when what it needs has come.
 //
 // A model is cut into `stages` consecutive stages, several of which may live on one rank. F: forward; I: gradient of a stage's input; W:
-// gradients of its weights; B: both. The text of an action is torch's: "{stage}{kind}{micro}", "2F3", "1I0", "0SEND_F2".
+// gradients of its weights; B: both. The text of an action is torch's: "{stage}{kind}{micro}", "2F3", "1I0", "0SEND_F2", "0UNSHARD".
 #pragma once
 #include "base/memory.h"
 #include "base/status.h"
@@ -18,6 +18,8 @@ typedef enum {
     CT_ACT_RECV_F,
     CT_ACT_SEND_B, // what the stage before reads of an input gradient
     CT_ACT_RECV_B,
+    CT_ACT_UNSHARD, // gathers the stage's weights, once a step; the micro-batch is 0
+    CT_ACT_REDUCE,  // adds up its gradients over the ranks, once a step
     CT_ACT_KINDS
 } ct_act;
 
@@ -45,7 +47,8 @@ ct_status ct_schedule_make(const char *name, int ranks, int local, int micros, c
 void ct_schedule_deinit(ct_schedule *schedule);
 
 // Adds sends and receives: each send right behind what makes it, each receive before the action ahead of its reader, so that it is open while
-// that runs. Between two stages of one rank nothing is sent.
+// that runs. Between two stages of one rank nothing is sent. A stage's weights are gathered right before its first forward, and its gradients are added
+// up right behind its last weight gradients.
 ct_status ct_schedule_lower(const ct_schedule *compute, ct_schedule *out_lowered);
 
 // Can it be run? Every stage on one rank, every action of every micro-batch once and after what it needs, every send with its receive, no rank

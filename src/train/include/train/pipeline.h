@@ -20,8 +20,13 @@ void ct_pipeline_destroy(ct_pipeline *pipeline); // NULL is fine
 // Called before a program of a stage runs, to write its feeds: micro-batch number `micro` of this run.
 typedef void ct_pipeline_feed(void *context, ct_program program, int micro);
 
-// Runs every action of this rank once: forward, input gradients and weight gradients of all micro-batches.
-ct_status ct_pipeline_run(ct_pipeline *pipeline, ct_pipeline_feed *feed, void *context);
+// Runs every action of this rank once: forward, input gradients and weight gradients of all micro-batches. In the first run of a step the stages'
+// weights are gathered, in the last one their gradients are added up (`runs`: which it is).
+enum { CT_RUN_FIRST = 1, CT_RUN_LAST = 2 };
+ct_status ct_pipeline_run(ct_pipeline *pipeline, int runs, ct_pipeline_feed *feed, void *context);
+
+// Gathers the weights of all of this rank's stages, for validation.
+ct_status ct_pipeline_unshard(ct_pipeline *pipeline);
 
 // The same, looking at all that is made: what first made a NaN or an infinity ("layers.3.attention.wq (matmul, forward)"), the same on all ranks; empty
 // where nothing did.

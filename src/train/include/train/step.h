@@ -59,6 +59,7 @@ typedef struct {
     int has[CT_PROGRAMS];
     ct_arena arena;
     ct_graph whole_micro, whole_eval; // of a pipeline: what its stages were cut from
+    ct_graph whole_reduce;            // of a pipeline that adds gradients up once a step: of all stages
     ct_step_messages messages[CT_MOST_STAGES]; // by the rank's stage
     ct_stage_figures *figures;                 // by stage, of all; NULL: no pipeline
     int stages;
@@ -70,11 +71,14 @@ typedef struct {
 static inline ct_program ct_stage_program_of(int local_stage, int part) {
     return (ct_program)(CT_PROGRAM_STAGES + local_stage * CT_STAGE_PROGRAMS + part);
 }
-enum { CT_PART_EVAL = CT_STAGE_PROGRAMS - 1 };
+enum { CT_PART_UNSHARD = CT_PARTS, CT_PART_REDUCE, CT_PART_EVAL }; // further programs of a stage
 
 // Builds every program and plans them. Caller deinits.
 ct_status ct_step_make(const ct_model *model, const ct_step_options *options, ct_step *out_step);
 void ct_step_deinit(ct_step *step);
+
+// The mesh of all its programs.
+const ct_mesh *ct_step_mesh(const ct_step *step);
 
 // FLOPs that this rank executes in a step of so many micro-batches, by the ops' costs.
 double ct_step_flops(const ct_step *step, int64_t micro_batches);
