@@ -18,10 +18,11 @@ static const char plan_help[] =
     "times by FLOPs at this machine's peak.\n";
 
 static const char graph_help[] =
-    "usage: ctitan graph FILE.toml [--program prologue|micro|update|eval] [--ranks N] [--section.key value …]\n"
+    "usage: ctitan graph FILE.toml [--program NAME] [--ranks N] [--rank R] [--section.key value …]\n"
     "       ctitan graph --check FILE.graph\n"
     "       ctitan graph --ops [--json]\n\n"
-    "Prints a program's graph as text, after all passes (micro by default). --check reads such a text back, verifies it and prints it\n"
+    "Prints a program's graph as text, after all passes: prologue, micro, update, eval (with validation.enable), and of a pipeline's stages unshard,\n"
+    "forward, input-grad, weight-grad, reduce; micro or forward by default. --check reads such a text back, verifies it and prints it\n"
     "again. --ops lists the op table: name, attributes, formula, index rule, dtypes.\n";
 
 typedef struct {
@@ -178,16 +179,23 @@ static ct_status check_file(const char *path) {
     return status;
 }
 
+// Of a pipeline rank's stages, all that have this name.
 static ct_status print_program(planned *p, const char *name) {
+    int printed = 0;
     for (int w = 0; w < CT_PROGRAMS; w++) {
         if (strcmp(ct_program_name((ct_program)w), name) || !p->step.has[w]) continue;
         ct_string out = {0};
         ct_graph_print(&p->step.programs[w], &out);
         fputs(out.text, stdout);
         ct_string_deinit(&out);
-        return CT_OK;
+        printed = 1;
     }
-    CT_FAIL(CT_INVALID, "--program %s: this run has no such program (eval needs validation.enable)", name);
+    if (printed) return CT_OK;
+    char known[160] = "";
+    for (int w = 0; w < CT_PROGRAMS; w++)
+        if (p->step.has[w] && !strstr(known, ct_program_name((ct_program)w)) && strlen(known) < 120)
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "", ct_program_name((ct_program)w));
+    CT_FAIL(CT_INVALID, "--program %s: this run has %s", name, known);
 }
 
 int ct_cmd_graph(int argc, char **argv) {
@@ -202,6 +210,6 @@ int ct_cmd_graph(int argc, char **argv) {
     if (ct_check_file_argument("graph", own, argv)) return 2;
     if (own != 2) return fputs(graph_help, stderr), 2;
     ct_status status = load(&p, argv[1], argc - own, argv + own);
-    if (!status) status = print_program(&p, program ? program : "micro");
+    if (!status) status = print_program(&p, program ? program : p.step.stages ? "forward" : "micro");
     return finish(&p, "graph", status);
 }
