@@ -24,6 +24,8 @@ struct ct_saver {
     ct_save_options options;
     ct_named_tensor *tensors;
     int count;
+    int rank; // whose shard is written; -1: all there is
+    ct_string part;
     ct_code code; // 0: it went well
     char text[2048];
 };
@@ -36,6 +38,7 @@ void ct_saver_destroy(ct_saver *saver) {
     if (!saver) return;
     ct_checkpoint_save_wait(saver);
     free_staging(saver);
+    ct_string_deinit(&saver->part);
     free(saver);
 }
 
@@ -114,7 +117,8 @@ static void stage(ct_saver *saver, const ct_save_options *options, const ct_name
 static void *write_main(void *argument) {
     ct_saver *saver = argument;
     ct_thread_unpin(); // whoever started it may be pinned
-    ct_status status = ct_checkpoint_save(&saver->options, saver->tensors, saver->count);
+    ct_status status = saver->rank < 0 ? ct_checkpoint_save(&saver->options, saver->tensors, saver->count)
+                                       : ct_checkpoint_shard_write(&saver->options, saver->rank, saver->tensors, saver->count, &saver->part);
     saver->code = status ? ct_error_code(status) : 0;
     if (status) snprintf(saver->text, sizeof saver->text, "%s", ct_error_text(status));
     atomic_store(&saver->is_running, 0);
@@ -131,16 +135,25 @@ static int start_thread(ct_saver *saver) {
     return error;
 }
 
-ct_status ct_checkpoint_save_begin(ct_saver *saver, const ct_save_options *options, const ct_named_tensor *tensors, int count) {
+static ct_status begin(ct_saver *saver, const ct_save_options *options, int rank, const ct_named_tensor *tensors, int count) {
     CT_TRY(ct_checkpoint_save_wait(saver));
     CT_TRY(reserve(saver, ct_saver_staging_bytes(tensors, count)));
     stage(saver, options, tensors, count);
+    saver->rank = rank;
     atomic_store(&saver->is_running, 1);
     int error = start_thread(saver);
     if (error) atomic_store(&saver->is_running, 0);
     CT_CHECK(!error, CT_IO, "cannot start a thread to save step %lld: %s", (long long)options->step, strerror(error));
     saver->has_thread = 1;
     return CT_OK;
+}
+
+ct_status ct_checkpoint_save_begin(ct_saver *saver, const ct_save_options *options, const ct_named_tensor *tensors, int count) {
+    return begin(saver, options, -1, tensors, count);
+}
+
+ct_status ct_checkpoint_shard_begin(ct_saver *saver, const ct_save_options *options, int rank, const ct_named_tensor *tensors, int count) {
+    return begin(saver, options, rank, tensors, count);
 }
 
 ct_status ct_checkpoint_save_wait(ct_saver *saver) {
@@ -150,6 +163,13 @@ ct_status ct_checkpoint_save_wait(ct_saver *saver) {
     ct_arena_deinit(&saver->arena);
     if (!saver->code) return CT_OK;
     return ct_error_make(saver->code, __FILE__, __LINE__, "%s", saver->text);
+}
+
+ct_status ct_checkpoint_shard_end(ct_saver *saver, ct_string *out_part) {
+    ct_status status = ct_checkpoint_save_wait(saver);
+    *out_part = saver->part;
+    saver->part = (ct_string){0};
+    return status;
 }
 
 int ct_checkpoint_save_is_running(ct_saver *saver) { return atomic_load(&saver->is_running); }

@@ -57,6 +57,7 @@ static ct_status one_step(ct_trainer *t, int *out_stop) {
     if (t->comm) CT_TRY(ct_comm_max_i64(t->comm, &stop, 1)); // a signal reaches one rank first
     if (t->metrics) ct_metrics_step(t->metrics, &report, t->tokens_seen, last || stop);
     CT_TRY(ct_profile_after(t));
+    CT_TRY(ct_trainer_settle_save(t, 0));
     if (c->validation.enable && (t->position == 1 || t->position % c->validation.freq == 0)) CT_TRY(validate(t));
     int saving = c->checkpoint.enable && !c->checkpoint.load_only && (stop || last || is_due(t));
     if (saving) CT_TRY(save(t, last && !stop));
@@ -141,6 +142,7 @@ ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
     ct_stop_handlers handlers;
     ct_stop_watch(&handlers);
     ct_status status = run_steps(t, out_stopped);
+    if (!status) status = ct_trainer_settle_save(t, 1);
     if (t->saver) {
         ct_status saved = ct_checkpoint_save_wait(t->saver);
         if (!status && saved) status = ct_error_note(saved, "saving in the background");

@@ -90,13 +90,11 @@ static char *state_text(const ct_trainer *t) {
 }
 
 // Many ranks: each writes what it speaks for, the first puts the parts together.
-static ct_status save_together(ct_trainer *t, const ct_save_options *options, const ct_named_tensor *tensors, int count) {
-    CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_checkpoint_prepare(options) : CT_OK));
-    ct_string part = {0};
+static ct_status commit_together(ct_trainer *t, const ct_save_options *options, ct_status mine, const ct_string *part) {
     void **parts = NULL;
     size_t *bytes = NULL;
-    ct_status status = ct_trainer_agree(t, ct_checkpoint_shard_write(options, t->rank, tensors, count, &part));
-    if (!status) status = ct_comm_gather(t->comm, 0, part.text ? part.text : "", part.text ? part.length + 1 : 1, &parts, &bytes);
+    ct_status status = ct_trainer_agree(t, mine);
+    if (!status) status = ct_comm_gather(t->comm, 0, part->text ? part->text : "", part->text ? part->length + 1 : 1, &parts, &bytes);
     ct_status committed = CT_OK;
     if (!status && t->rank == 0) committed = ct_checkpoint_commit(options, (const char *const *)parts, ct_comm_size(t->comm));
     if (!status) status = ct_trainer_agree(t, committed);
@@ -104,7 +102,45 @@ static ct_status save_together(ct_trainer *t, const ct_save_options *options, co
     for (int r = 0; parts && r < ct_comm_size(t->comm); r++) free(parts[r]);
     free(parts);
     free(bytes);
+    return status;
+}
+
+static ct_status save_together(ct_trainer *t, const ct_save_options *options, const ct_named_tensor *tensors, int count) {
+    CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_checkpoint_prepare(options) : CT_OK));
+    ct_string part = {0};
+    ct_status status = commit_together(t, options, ct_checkpoint_shard_write(options, t->rank, tensors, count, &part), &part);
     ct_string_deinit(&part);
+    return status;
+}
+
+// The same in the background: parts are put together after a later step, when all are written.
+static ct_status begin_together(ct_trainer *t, const ct_save_options *options, const ct_named_tensor *tensors, int count) {
+    CT_TRY(ct_trainer_settle_save(t, 1));
+    CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_checkpoint_prepare(options) : CT_OK));
+    ct_status status = ct_trainer_agree(t, ct_checkpoint_shard_begin(t->saver, options, t->rank, tensors, count));
+    if (status) {
+        if (t->rank == 0) ct_checkpoint_abandon(options);
+        return status;
+    }
+    t->pending = *options;
+    t->pending.root = ct_format("%s", options->root);
+    t->pending.state_json = ct_format("%s", options->state_json);
+    return CT_OK;
+}
+
+ct_status ct_trainer_settle_save(ct_trainer *t, int wait) {
+    if (!t->pending.root) return CT_OK;
+    int64_t running = !wait && ct_checkpoint_save_is_running(t->saver);
+    CT_TRY(ct_comm_max_i64(t->comm, &running, 1));
+    if (running) return CT_OK;
+    ct_string part = {0};
+    ct_status status = ct_checkpoint_shard_end(t->saver, &part);
+    status = commit_together(t, &t->pending, status, &part);
+    if (status) status = ct_error_note(status, "saving step %lld in the background", (long long)t->pending.step);
+    ct_string_deinit(&part);
+    free((char *)t->pending.root);
+    free((char *)t->pending.state_json);
+    t->pending = (ct_save_options){0};
     return status;
 }
 
@@ -122,15 +158,16 @@ static uint16_t **rounded(ct_arena *arena, ct_named_tensor *tensors, int count) 
 
 static int is_alone(const ct_trainer *t) { return !t->comm || ct_comm_size(t->comm) == 1; }
 
-static ct_status save_checkpoint(ct_trainer *t, const char *root, int64_t keep, int model_only, ct_export_dtype dtype) {
+static ct_status save_checkpoint(ct_trainer *t, const char *root, int64_t keep, int model_only, int at_once, ct_export_dtype dtype) {
     ct_arena arena = {0};
     int count;
     ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), !model_only, 1, &count);
     char *state = state_text(t);
     ct_save_options options = {.root = root, .step = t->position, .state_json = state, .keep_latest_k = keep};
     uint16_t **low = model_only && dtype == CT_EXPORT_BF16 ? rounded(&arena, tensors, count) : NULL;
-    ct_status status = !is_alone(t) ? save_together(t, &options, tensors, count)
-                       : t->saver   ? ct_checkpoint_save_begin(t->saver, &options, tensors, count)
+    int behind = t->saver && !at_once;
+    ct_status status = !is_alone(t) ? (behind ? begin_together : save_together)(t, &options, tensors, count)
+                       : behind     ? ct_checkpoint_save_begin(t->saver, &options, tensors, count)
                                     : ct_checkpoint_save(&options, tensors, count);
     for (int i = 0; low && i < count; i++) free(low[i]);
     free(state);
@@ -205,7 +242,7 @@ static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype)
         return status;
     }
     char *shards = ct_format("%s/step-%lld-hf.shards", root, (long long)t->position); // ranks' parts, put together by the first
-    ct_status status = save_checkpoint(t, shards, 0, 1, CT_EXPORT_F32);
+    ct_status status = save_checkpoint(t, shards, 0, 1, 1, CT_EXPORT_F32);
     if (!status) status = ct_trainer_agree(t, t->rank == 0 ? export_from(t, root, shards, dtype) : CT_OK);
     if (t->rank == 0 && ct_path_is_folder(shards)) {
         ct_status removed = ct_folder_remove(shards);
@@ -257,7 +294,7 @@ ct_status ct_trainer_save(ct_trainer *t, int last) {
     char *root = ct_trainer_checkpoint_root(t);
     ct_status status = last && c->last_save_model_only && c->last_save_in_hf
                            ? save_hf(t, root, dtype)
-                           : save_checkpoint(t, root, c->keep_latest_k, last && c->last_save_model_only, dtype);
+                           : save_checkpoint(t, root, c->keep_latest_k, last && c->last_save_model_only, 0, dtype);
     if (status) status = ct_error_note(status, "saving step %lld", (long long)t->position);
     free(root);
     return status;

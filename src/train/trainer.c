@@ -94,8 +94,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY(make_plan(t));
     CT_TRY(make_data(t));
     CT_TRY(make_memory(t));
-    int alone = !t->comm || ct_comm_size(t->comm) == 1; // many ranks save while they wait
-    if (alone && c->checkpoint.enable && c->checkpoint.async_mode != CT_CFG_SYNC) CT_TRY(ct_trainer_make_saver(t));
+    if (c->checkpoint.enable && c->checkpoint.async_mode != CT_CFG_SYNC) CT_TRY(ct_trainer_make_saver(t));
     CT_TRY(ct_trainer_load(t));
     ct_dtype compute = c->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32;
     return ct_trainer_agree(t, t->rank == 0 ? ct_metrics_open(c, &t->model, t->team, compute, teams_of_job(t), &t->metrics) : CT_OK);
@@ -115,6 +114,8 @@ ct_status ct_trainer_create(const ct_config *config, ct_comm *comm, ct_trainer *
 void ct_trainer_destroy(ct_trainer *t) {
     if (!t) return;
     ct_saver_destroy(t->saver);
+    free((char *)t->pending.root);
+    free((char *)t->pending.state_json);
     ct_metrics_close(t->metrics);
     ct_data_destroy(t->data);
     ct_data_destroy(t->validation);

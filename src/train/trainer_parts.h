@@ -34,6 +34,7 @@ struct ct_trainer {
     ct_data *data, *validation;
     char *validation_start; // state of the validation loader before its first batch
     ct_saver *saver;
+    ct_save_options pending; // of many ranks' save in the background, not committed yet; root NULL: there is none. Owns its strings.
     int64_t micro_batches; // that this rank runs a step
     int64_t data_position; // first sequence of the next step
     int64_t position;  // steps done
@@ -81,6 +82,8 @@ ct_status ct_pipeline_times_write(ct_trainer *trainer, const char *folder);
 // ---- state.c ----
 char *ct_trainer_checkpoint_root(const ct_trainer *trainer); // caller frees
 ct_status ct_trainer_make_saver(ct_trainer *trainer);        // for saves in the background, with staging for all tensors
+// Many ranks: commits the save in the background where all ranks have written their parts, or `wait` for them. Collective.
+ct_status ct_trainer_settle_save(ct_trainer *trainer, int wait);
 
 // What a rank has of a run's state, in the plan's memory: the parameters, and with `moments` the optimizer's state. `owned`: only what the rank
 // speaks for, so that all ranks' together are each element once. In the arena.

@@ -5,6 +5,7 @@
               "--checkpoint.no_last_save_model_only "
 #define TP2 "--ranks 4 --parallelism.tensor_parallel_degree 2"
 #define CP2 "--ranks 2 --parallelism.context_parallel_degree 2"
+#define PP2 "--ranks 2 --parallelism.pipeline_parallel_degree 2 --training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 2"
 #define TP3 "--ranks 6 --parallelism.tensor_parallel_degree 3"
 
 // Three steps on one mesh, three more on another. Caller frees.
@@ -21,8 +22,11 @@ static void batches_split_otherwise_go_on_bit_for_bit(void **state) {
     char *alone = curve_of(s, "alone");
     static const char *const meshes[][2] = {{"--ranks 2", ""},
                                             {"", "--ranks 4"},
-                                            {"--ranks 4 --parallelism.data_parallel_replicate_degree 2", "--ranks 2"}};
-    for (int i = 0; i < 3; i++) {
+                                            {"--ranks 4 --parallelism.data_parallel_replicate_degree 2", "--ranks 2"},
+                                            {"--ranks 2 --checkpoint.async_mode async", "--ranks 4 --checkpoint.async_mode async"},
+                                            {PP2 " --checkpoint.async_mode async", "--ranks 2"},
+                                            {"--ranks 2", PP2}};
+    for (int i = 0; i < 6; i++) {
         char dump[16];
         snprintf(dump, sizeof dump, "split-%d", i);
         char *curve = two_halves(s, dump, meshes[i][0], meshes[i][1]);

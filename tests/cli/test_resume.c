@@ -45,8 +45,11 @@ static void assert_same_outcome(scene *s, const outcome *wanted, const char *dum
 }
 
 static outcome undisturbed(scene *s, const char *options) {
-    if (run(s, BASE "whole " LONG "%s", options)) fail_msg("%s", s->err);
-    return outcome_of(s, "whole");
+    static int number;
+    char dump[16];
+    snprintf(dump, sizeof dump, "whole-%d", number++);
+    if (run(s, BASE "%s " LONG "%s", dump, options)) fail_msg("%s", s->err);
+    return outcome_of(s, dump);
 }
 
 // A run into a folder of its own that is sent `signals` at a moment drawn anew each time it goes on, until it comes through (after a dozen ends
@@ -102,6 +105,9 @@ static void being_killed_at_any_moment_loses_nothing(void **state) {
     outcome whole = undisturbed(s, "");
     disturb(s, &whole, "", kill_it, 18);
     disturb(s, &whole, "--checkpoint.async_mode async", kill_it, 18);
+    outcome_deinit(&whole);
+    whole = undisturbed(s, "--ranks 2");
+    disturb(s, &whole, "--ranks 2 --checkpoint.async_mode async", kill_it, 9);
     outcome_deinit(&whole);
 }
 

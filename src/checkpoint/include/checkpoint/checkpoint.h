@@ -55,8 +55,12 @@ size_t ct_saver_staging_bytes(const ct_named_tensor *tensors, int count);
 // fetch is not allowed; progress and warn are called from the thread.
 ct_status ct_checkpoint_save_begin(ct_saver *saver, const ct_save_options *options, const ct_named_tensor *tensors, int count);
 
+// The same for one rank's shard of a save that has been prepared; its part comes from ct_checkpoint_shard_end.
+ct_status ct_checkpoint_shard_begin(ct_saver *saver, const ct_save_options *options, int rank, const ct_named_tensor *tensors, int count);
+
 // Waits for the save in flight and gives its status, once; CT_OK where there is none.
 ct_status ct_checkpoint_save_wait(ct_saver *saver);
+ct_status ct_checkpoint_shard_end(ct_saver *saver, ct_string *out_part); // caller deinits, after an error as well
 int ct_checkpoint_save_is_running(ct_saver *saver); // 1 until the thread is through; never waits
 
 // ---- finding ----------------------------------------------------------------------------------------------------------
