@@ -62,7 +62,25 @@ const ct_op ct_op_rmsnorm_grad = {
     .dtypes = "ccff>cf",
     .inputs = 4, .outputs = 2,
     .flags = CT_OP_SUM | CT_OP_LINEAR0 | CT_OP_LOWP0 | CT_OP_LOWP0 << 1,
+    .forward = "rmsnorm", .again = "rmsnorm_grad_y",
     .reference = grad_reference,
+};
+
+static void grad_y_reference(const ct_reference *call) {
+    int64_t D = in_extent(call, 0, 2), elems = ct_type_elems(call->out_types[0]);
+    grad_reference(call);
+    for (int64_t i = 0; i < elems; i++) call->out[2][i] = call->in[1][i] * call->in[3][i / D] * call->in[2][i % D];
+}
+
+// The gradients, and y once more for whoever reads it then.
+const ct_op ct_op_rmsnorm_grad_y = {
+    .name = "rmsnorm_grad_y",
+    .formula = "dx = rstd·(dy·w - x·rstd²·mean(dy·w·x)), dw = Σ dy·x·rstd over rows, y = x·rstd·w",
+    .rule = "B T D!, B T D!, D!, B T -> B T D!, D!, B T D!",
+    .dtypes = "ccff>cfc",
+    .inputs = 4, .outputs = 3,
+    .flags = CT_OP_SUM | CT_OP_LOWP0 | CT_OP_LOWP0 << 1,
+    .reference = grad_y_reference,
 };
 
 void ct_rmsnorm_grad(ct_graph *g, ct_value dy, ct_value x, ct_value w, ct_value rstd, ct_value *out_dx,

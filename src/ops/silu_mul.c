@@ -50,7 +50,25 @@ const ct_op ct_op_silu_mul_grad = {
     .inputs = 3, .outputs = 2,
     .flags = CT_OP_LINEAR0 | CT_OP_LOWP0 | CT_OP_LOWP0 << 1 | CT_OP_LOWP0 << 2,
     .may_alias = {7, 7},
+    .forward = "silu_mul", .again = "silu_mul_grad_y",
     .reference = grad_reference,
+};
+
+static void grad_y_reference(const ct_reference *call) {
+    grad_reference(call);
+    for (int64_t i = 0; i < ct_type_elems(call->out_types[0]); i++) call->out[2][i] = call->in[1][i] * sigmoid(call->in[1][i]) * call->in[2][i];
+}
+
+// The gradients, and y once more for whoever reads it then.
+const ct_op ct_op_silu_mul_grad_y = {
+    .name = "silu_mul_grad_y",
+    .formula = "da = dy·b·σ(1 + a(1 - σ)), db = dy·a·σ, y = a·σ·b, σ = sigmoid(a)",
+    .rule = "*, *, * -> *, *, *",
+    .dtypes = "ccc>ccc",
+    .inputs = 3, .outputs = 3,
+    .flags = CT_OP_LOWP0 | CT_OP_LOWP0 << 1 | CT_OP_LOWP0 << 2,
+    .may_alias = {7, 7, 7},
+    .reference = grad_y_reference,
 };
 
 void ct_silu_mul_grad(ct_graph *g, ct_value dy, ct_value a, ct_value b, ct_value *out_da, ct_value *out_db) {

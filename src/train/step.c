@@ -75,6 +75,7 @@ static ct_status make_joint(const ct_model *model, const ct_step_options *o, ct_
     CT_TRY_AS(verified(g), "after autodiff");
     PASS(g, ct_pass_precision(g, o->compute, &after_));
     CT_TRY(place(model, o, o->batch * o->seq_len, NULL, g));
+    PASS(g, ct_pass_again(g, &after_));
     if (o->pipeline.stages && !o->recompute.regather) PASS(g, ct_place_hoist(g, &after_)); // a pipeline's micro-batches share what is gathered
     PASS(g, ct_pass_recompute(g, o->recompute, &after_));
     PASS(g, ct_pass_fuse_accumulate(g, &after_));

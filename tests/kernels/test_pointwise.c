@@ -185,6 +185,48 @@ static void a_norms_weight_gradient_is_one_flat_sum_over_many_rows(void **state)
     }
 }
 
+// ---- made again by a gradient ----
+enum { ROWS = 5, COLS = 203 };
+static char memory[8][ROWS * COLS * 4];
+
+static ct_tensor tensor(int slot, ct_dtype dtype, int64_t rows, int64_t cols) {
+    ct_tensor t = {.data = memory[slot], .dtype = dtype, .dims_count = rows && cols ? 3 : 1, .dims = {1, rows, cols}};
+    if (!cols) t.dims_count = 2;
+    if (!rows) t.dims[0] = cols;
+    return t;
+}
+static void fill(int slot, ct_dtype dtype, int64_t elems) {
+    for (int64_t i = 0; i < elems; i++) {
+        float x = (float)(8 * endless(slot, i / COLS, i % COLS));
+        if (dtype == CT_F32) ((float *)memory[slot])[i] = x;
+        else ((uint16_t *)memory[slot])[i] = ct_bf16_from_f32(x);
+    }
+}
+
+static void what_a_gradient_makes_again_has_its_ops_bits(void **state) {
+    (void)state;
+    enum { Y, AGAIN, DY, A, B, W, RSTD, REST };
+    for (const char *const *isa = machine_isas(); *isa; isa++)
+        for (int d = 0; d < 2; d++) {
+            ct_dtype dtype = dtypes[d];
+            ct_tensor y = tensor(Y, dtype, ROWS, COLS), again = tensor(AGAIN, dtype, ROWS, COLS), dy = tensor(DY, dtype, ROWS, COLS), a = tensor(A, dtype, ROWS, COLS),
+                      b = tensor(B, dtype, ROWS, COLS), rest = tensor(REST, dtype, ROWS, COLS), w = tensor(W, CT_F32, 0, COLS), rstd = tensor(RSTD, CT_F32, ROWS, 0),
+                      dw = tensor(B, CT_F32, 0, COLS);
+            for (int slot = DY; slot <= B; slot++) fill(slot, dtype, ROWS * COLS);
+            fill(W, CT_F32, COLS);
+            ct_call gate = {.inputs = 2, .outputs = 1, .in = {a, b}, .out = {y}};
+            run_call("silu_mul", &gate, *isa, 1);
+            ct_call gate_grad = {.inputs = 3, .outputs = 3, .in = {dy, a, b}, .out = {rest, dy, again}};
+            run_call("silu_mul_grad_y", &gate_grad, *isa, 1);
+            assert_memory_equal(memory[Y], memory[AGAIN], ROWS * COLS * ct_dtype_bytes(dtype));
+            ct_call norm = {.inputs = 2, .outputs = 2, .in = {a, w}, .out = {y, rstd}, .attrs = {1e-5}};
+            run_call("rmsnorm", &norm, *isa, 1);
+            ct_call norm_grad = {.inputs = 4, .outputs = 3, .in = {dy, a, w, rstd}, .out = {rest, dw, again}};
+            run_call("rmsnorm_grad_y", &norm_grad, *isa, 1);
+            assert_memory_equal(memory[Y], memory[AGAIN], ROWS * COLS * ct_dtype_bytes(dtype));
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_casts_are_right_for_every_kind_of_number),
@@ -193,6 +235,7 @@ int main(void) {
         cmocka_unit_test(the_gated_unit_and_its_gradient_are_right_for_every_kind_of_number),
         cmocka_unit_test(norms_are_right_for_rows_of_any_length),
         cmocka_unit_test(a_norms_weight_gradient_is_one_flat_sum_over_many_rows),
+        cmocka_unit_test(what_a_gradient_makes_again_has_its_ops_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,6 +194,39 @@ static void recomputation_copies_what_backward_reads_next_to_its_reader(void **s
                                   " output da = %5\n output c = %8\n output y = %4\n}");
 }
 
+// ---- made again: the gate's %4 is kept for a weight gradient only, or (where `other` reads it) for something else too ----
+#define GATE                                                                                                           \
+    "program micro {" DIMS " %0 = feed a : f32[B=2, T=3, N=4]\n %1 = feed b : f32[B=2, T=3, N=4]\n %2 = feed dz : f32[B=2, T=3, D=4]\n" \
+    " %3 = parameter w : f32[D=4, N=4]\n"                                                                             \
+    " %4 = silu_mul(%0, %1) : f32[B=2, T=3, N=4] @ forward gate layer 0\n"                                            \
+    " %5 = matmul(%4, %3) {out_f32=0} : f32[B=2, T=3, D=4] @ forward down layer 0\n"                                  \
+    " %6 = matmul_dx(%2, %3) : f32[B=2, T=3, N=4] @ input-grad down layer 0\n"
+
+static void what_only_weight_gradients_want_is_made_again(void **state) {
+    (void)state;
+    ct_graph from, to;
+    parse(&from, GATE " %7 = matmul_dw(%2, %4) : f32[D=4, N=4] @ weight-grad down layer 0\n"
+                      " %8 = add(%7, %7) : f32[D=4, N=4] @ weight-grad down layer 0\n"
+                      " %9, %10 = silu_mul_grad(%6, %0, %1) : f32[B=2, T=3, N=4], f32[B=2, T=3, N=4] @ input-grad gate layer 0\n"
+                      " output z = %5\n output dw = %8\n output da = %9\n output db = %10\n}");
+    assert_ok(ct_pass_again(&from, &to));
+    assert_is(&to, GATE " %7, %8, %9 = silu_mul_grad_y(%6, %0, %1) : f32[B=2, T=3, N=4], f32[B=2, T=3, N=4], f32[B=2, T=3, N=4] @ input-grad gate layer 0\n"
+                        " %10 = matmul_dw(%2, %9) : f32[D=4, N=4] @ weight-grad down layer 0\n"
+                        " %11 = add(%10, %10) : f32[D=4, N=4] @ weight-grad down layer 0\n"
+                        " output z = %5\n output dw = %11\n output da = %7\n output db = %8\n}");
+    ct_graph_deinit(&to);
+    ct_graph_deinit(&from);
+    const char *other = GATE " %7 = matmul_dw(%2, %4) : f32[D=4, N=4] @ weight-grad down layer 0\n"
+                             " %8 = add(%6, %4) : f32[B=2, T=3, N=4] @ input-grad down layer 0\n"
+                             " %9, %10 = silu_mul_grad(%8, %0, %1) : f32[B=2, T=3, N=4], f32[B=2, T=3, N=4] @ input-grad gate layer 0\n"
+                             " output z = %5\n output dw = %7\n output da = %9\n output db = %10\n}";
+    parse(&from, other);
+    assert_ok(ct_pass_again(&from, &to));
+    assert_is(&to, other);
+    ct_graph_deinit(&to);
+    ct_graph_deinit(&from);
+}
+
 // Two layers, each a product, a gate and a product (x, h, s, y): backward reads h and s of its own layer, and y of the layer before, which stays.
 #define TWO_LAYERS                                                                                                     \
     "program micro {" DIMS " %0 = feed x : f32[B=2, T=3, D=4]\n %1 = parameter w : f32[D=4, D=4]\n %2 = feed dy : f32[B=2, T=3, D=4]\n" \
@@ -365,6 +398,7 @@ int main(void) {
         cmocka_unit_test(a_loss_in_one_chunk_yields_its_gradients_in_the_same_visit),
         cmocka_unit_test(recomputation_copies_what_backward_reads_next_to_its_reader),
         cmocka_unit_test(a_layers_backward_recomputes_its_own_layer_only),
+        cmocka_unit_test(what_only_weight_gradients_want_is_made_again),
         cmocka_unit_test(an_accumulated_product_is_fused_unless_somebody_else_reads_it),
         cmocka_unit_test(pruning_drops_what_nobody_reads),
         cmocka_unit_test(pruning_keeps_updates_and_whole_nodes),

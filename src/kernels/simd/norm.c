@@ -55,8 +55,8 @@ static void rmsnorm_bf16(const ct_call *call, ct_team *team) { ct_team_run(team,
 
 // ---- gradient -------------------------------------------------------------------------------------------
 
-// dx = rstd·(w·dy - x·rstd²·mean(w·dy·x)).
-CT_INLINE void row_dx(const ct_call *call, int64_t r, int64_t D, ct_dtype dtype) {
+// dx = rstd·(w·dy - x·rstd²·mean(w·dy·x)), and, where it is asked for, y = x·rstd·w.
+CT_INLINE void row_dx(const ct_call *call, int64_t r, int64_t D, ct_dtype dtype, const int with_y) {
     const void *dy = call->in[0].data, *x = call->in[1].data;
     const float *w = call->in[2].data;
     float rstd = ((const float *)call->in[3].data)[r];
@@ -72,7 +72,9 @@ CT_INLINE void row_dx(const ct_call *call, int64_t r, int64_t D, ct_dtype dtype)
     for (j = 0; j < D; j += LANES) {
         int n = D - j < LANES ? (int)(D - j) : LANES;
         v16f g = v_load(dy, base + j, n, dtype) * v_load(w, j, n, CT_F32);
-        v_store(call->out[0].data, base + j, n, dtype, v_fma(b, v_load(x, base + j, n, dtype), a * g));
+        v16f here = v_load(x, base + j, n, dtype);
+        v_store(call->out[0].data, base + j, n, dtype, v_fma(b, here, a * g));
+        if (with_y) v_store(call->out[2].data, base + j, n, dtype, here * a * v_load(w, j, n, CT_F32));
     }
 }
 
@@ -99,7 +101,7 @@ CT_INLINE void columns_dw(const ct_call *call, int64_t r, int64_t end, int64_t j
     for (int k = 0; k < COLUMNS / LANES && part[k]; k++) v_store(dw, j + k * LANES, part[k], CT_F32, sum[k]);
 }
 
-CT_INLINE void grad_share(const ct_call *call, int thread, int threads, ct_dtype dtype) {
+CT_INLINE void grad_share(const ct_call *call, int thread, int threads, ct_dtype dtype, const int with_y) {
     int64_t D = call->in[2].dims[0], rows = ct_tensor_elems(&call->in[3]);
     int64_t block = BLOCK_BYTES * (int64_t)threads / (2 * D * (int64_t)ct_dtype_bytes(dtype));
     block = block < threads ? threads : block;
@@ -109,16 +111,20 @@ CT_INLINE void grad_share(const ct_call *call, int thread, int threads, ct_dtype
     for (int64_t r = 0; r < rows; r += block) {
         int64_t end = r + block < rows ? r + block : rows;
         ct_share(end - r, 1, thread, threads, &first, &last);
-        for (int64_t i = r + first; i < r + last; i++) row_dx(call, i, D, dtype);
+        for (int64_t i = r + first; i < r + last; i++) row_dx(call, i, D, dtype, with_y);
         int64_t j = first_column;
         for (; j + COLUMNS <= end_column; j += COLUMNS) columns_dw(call, r, end, j, COLUMNS, dtype);
         if (j < end_column) columns_dw(call, r, end, j, (int)(end_column - j), dtype);
     }
 }
-static void grad_f32_task(void *call, int thread, int threads) { grad_share(call, thread, threads, CT_F32); }
-static void grad_bf16_task(void *call, int thread, int threads) { grad_share(call, thread, threads, CT_BF16); }
+static void grad_f32_task(void *call, int thread, int threads) { grad_share(call, thread, threads, CT_F32, 0); }
+static void grad_bf16_task(void *call, int thread, int threads) { grad_share(call, thread, threads, CT_BF16, 0); }
+static void grad_y_f32_task(void *call, int thread, int threads) { grad_share(call, thread, threads, CT_F32, 1); }
+static void grad_y_bf16_task(void *call, int thread, int threads) { grad_share(call, thread, threads, CT_BF16, 1); }
 static void grad_f32(const ct_call *call, ct_team *team) { ct_team_run(team, grad_f32_task, (void *)call); }
 static void grad_bf16(const ct_call *call, ct_team *team) { ct_team_run(team, grad_bf16_task, (void *)call); }
+static void grad_y_f32(const ct_call *call, ct_team *team) { ct_team_run(team, grad_y_f32_task, (void *)call); }
+static void grad_y_bf16(const ct_call *call, ct_team *team) { ct_team_run(team, grad_y_bf16_task, (void *)call); }
 
 extern const ct_kernel CT_TABLE(norm)[];
 const ct_kernel CT_TABLE(norm)[] = {
@@ -127,5 +133,7 @@ const ct_kernel CT_TABLE(norm)[] = {
     {"rmsnorm_grad", "ffff>ff", ISA, grad_f32, NULL, "f32; dw one flat sum over rows, ascending"},
     {"rmsnorm_grad", "bbff>bf", ISA, grad_bf16, NULL,
      "f32 inside, dx rounded once; dw one flat f32 sum over rows, ascending"},
+    {"rmsnorm_grad_y", "ffff>fff", ISA, grad_y_f32, NULL, "as rmsnorm_grad and rmsnorm"},
+    {"rmsnorm_grad_y", "bbff>bfb", ISA, grad_y_bf16, NULL, "as rmsnorm_grad and rmsnorm"},
     {0},
 };

@@ -81,30 +81,35 @@ static void silu_mul_bf16_task(void *call, int thread, int threads) {
 static void silu_mul_f32(const ct_call *call, ct_team *team) { ct_team_run(team, silu_mul_f32_task, (void *)call); }
 static void silu_mul_bf16(const ct_call *call, ct_team *team) { ct_team_run(team, silu_mul_bf16_task, (void *)call); }
 
-// da = dy·b·s·(1 + a·(1 - s)), db = dy·a·s with s = sigmoid(a).
-CT_INLINE void silu_grad_16(const ct_call *call, int64_t i, int n, ct_dtype dtype) {
+// da = dy·b·s·(1 + a·(1 - s)), db = dy·a·s with s = sigmoid(a), and, where it is asked for, y = a·s·b.
+CT_INLINE void silu_grad_16(const ct_call *call, int64_t i, int n, ct_dtype dtype, const int with_y) {
     v16f dy = v_load(call->in[0].data, i, n, dtype);
     v16f a = v_load(call->in[1].data, i, n, dtype), b = v_load(call->in[2].data, i, n, dtype);
     gate s = gate_of(a);
     v_store(call->out[0].data, i, n, dtype, s.on * v_fma(a, s.off, v_set(1.0f)) * b * dy);
     v_store(call->out[1].data, i, n, dtype, a * s.on * dy);
+    if (with_y) v_store(call->out[2].data, i, n, dtype, a * s.on * b);
 }
-CT_INLINE void silu_grad_share(const ct_call *call, int thread, int threads, ct_dtype dtype) {
+CT_INLINE void silu_grad_share(const ct_call *call, int thread, int threads, ct_dtype dtype, const int with_y) {
     long long i, end;
     ct_share(ct_tensor_elems(&call->out[0]), GRAIN, thread, threads, &i, &end);
-    for (; i + LANES <= end; i += LANES) silu_grad_16(call, i, LANES, dtype);
-    if (i < end) silu_grad_16(call, i, (int)(end - i), dtype);
+    for (; i + LANES <= end; i += LANES) silu_grad_16(call, i, LANES, dtype, with_y);
+    if (i < end) silu_grad_16(call, i, (int)(end - i), dtype, with_y);
 }
 static void silu_grad_f32_task(void *call, int thread, int threads) {
-    silu_grad_share(call, thread, threads, CT_F32);
+    silu_grad_share(call, thread, threads, CT_F32, 0);
 }
 static void silu_grad_bf16_task(void *call, int thread, int threads) {
-    silu_grad_share(call, thread, threads, CT_BF16);
+    silu_grad_share(call, thread, threads, CT_BF16, 0);
 }
+static void silu_grad_y_f32_task(void *call, int thread, int threads) { silu_grad_share(call, thread, threads, CT_F32, 1); }
+static void silu_grad_y_bf16_task(void *call, int thread, int threads) { silu_grad_share(call, thread, threads, CT_BF16, 1); }
 static void silu_grad_f32(const ct_call *call, ct_team *team) { ct_team_run(team, silu_grad_f32_task, (void *)call); }
 static void silu_grad_bf16(const ct_call *call, ct_team *team) {
     ct_team_run(team, silu_grad_bf16_task, (void *)call);
 }
+static void silu_grad_y_f32(const ct_call *call, ct_team *team) { ct_team_run(team, silu_grad_y_f32_task, (void *)call); }
+static void silu_grad_y_bf16(const ct_call *call, ct_team *team) { ct_team_run(team, silu_grad_y_bf16_task, (void *)call); }
 
 extern const ct_kernel CT_TABLE(pointwise)[];
 const ct_kernel CT_TABLE(pointwise)[] = {
@@ -119,5 +124,7 @@ const ct_kernel CT_TABLE(pointwise)[] = {
      "8 ulp where 1 + a(1 - s) does not cancel, else of the terms; outputs may be the inputs' memory"},
     {"silu_mul_grad", "bbb>bb", ISA, silu_grad_bf16, NULL,
      "f32 inside, rounded once; outputs may be the inputs' memory"},
+    {"silu_mul_grad_y", "fff>fff", ISA, silu_grad_y_f32, NULL, "as silu_mul_grad and silu_mul"},
+    {"silu_mul_grad_y", "bbb>bbb", ISA, silu_grad_y_bf16, NULL, "as silu_mul_grad and silu_mul"},
     {0},
 };

@@ -63,6 +63,9 @@ struct ct_op {
     void (*grad)(ct_grad *grad);
     // FLOPs; NULL: 0. Bytes are those of the operands.
     double (*flops)(const ct_graph *graph, const ct_node *node);
+    // Of the gradient of an op whose operands are this one's from 1 on: that op's name, and the op that gives its output 0 once more, the same bits,
+    // behind the gradients.
+    const char *forward, *again;
     // The op whose kernels serve this one; NULL: its own.
     const char *kernel;
     // Views: the output's dim that a cut of input 0's dim `in_dim` becomes (all operands of a concat alike); 0 where none may pass.

@@ -20,6 +20,10 @@ ct_status ct_pass_reduce(const ct_graph *const *writers, int count, ct_graph *to
 // they are used, its dh and its part of dW, in the same visit. No chunk outlives the next but for dW's running sum.
 ct_status ct_pass_expand_loss(const ct_graph *from, int64_t chunk_tokens, ct_graph *to);
 
+// What an op made is made again by its gradient where only weight gradients read it behind the forward, and those follow the gradient: it is not kept
+// meanwhile. On a placed joint graph; bits are the same.
+ct_status ct_pass_again(const ct_graph *from, ct_graph *to);
+
 // Drops nodes whose outputs nobody reads and inputs that are neither read nor updated.
 ct_status ct_pass_prune(const ct_graph *from, ct_graph *to);
 
