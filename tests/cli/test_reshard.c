@@ -27,7 +27,7 @@ static void batches_split_otherwise_go_on_bit_for_bit(void **state) {
                                             {PP2 " --checkpoint.async_mode async", "--ranks 2"},
                                             {"--ranks 2", PP2}};
     for (int i = 0; i < 6; i++) {
-        char dump[16];
+        char dump[32];
         snprintf(dump, sizeof dump, "split-%d", i);
         char *curve = two_halves(s, dump, meshes[i][0], meshes[i][1]);
         assert_string_equal(curve, alone);
@@ -52,7 +52,7 @@ static void any_mesh_goes_on_from_any_other(void **state) {
     char *alone = curve_of(s, "alone");
     static const char *const meshes[][2] = {{TP2, CP2}, {CP2, TP3}, {TP3, ""}, {TP3, "--ranks 2"}};
     for (int i = 0; i < 4; i++) {
-        char dump[16];
+        char dump[32];
         snprintf(dump, sizeof dump, "mesh-%d", i);
         char *curve = two_halves(s, dump, meshes[i][0], meshes[i][1]);
         compare_losses(curve, alone);

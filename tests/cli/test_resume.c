@@ -46,7 +46,7 @@ static void assert_same_outcome(scene *s, const outcome *wanted, const char *dum
 
 static outcome undisturbed(scene *s, const char *options) {
     static int number;
-    char dump[16];
+    char dump[32];
     snprintf(dump, sizeof dump, "whole-%d", number++);
     if (run(s, BASE "%s " LONG "%s", dump, options)) fail_msg("%s", s->err);
     return outcome_of(s, dump);
