@@ -284,6 +284,17 @@ static void find_deaths(ct_exec *exec, int which) {
     }
 }
 
+// What stages save for one another may be on its way from or to a neighbour while anything runs.
+static int may_be_on_its_way(const ct_exec *exec, const void *data) {
+    const ct_plan *plan = exec->plan;
+    for (int k = 0; k < plan->kept_count; k++) {
+        const ct_buffer *b = &plan->kept[k];
+        const unsigned char *at = space_of(exec, b->shared) + b->offset;
+        if (b->name[0] == '%' && (const unsigned char *)data >= at && (const unsigned char *)data < at + b->bytes * (size_t)b->slots) return 1;
+    }
+    return 0;
+}
+
 static void each_operand(ct_exec *exec, int which, int i, int allow) {
     const ct_instruction *in = &exec->plan->programs[which].instructions[i];
     ct_call *call = &exec->calls[which][i];
@@ -292,7 +303,7 @@ static void each_operand(ct_exec *exec, int which, int i, int allow) {
         if (k < call->inputs ? in->in_shared >> k & 1 : in->out_shared >> (k - call->inputs) & 1) continue; // peers may be reading
         size_t bytes = (size_t)ct_tensor_elems(t) * ct_dtype_bytes(t->dtype);
         if (allow) ALLOW(t->data, bytes);
-        else FORBID(t->data, bytes);
+        else if (which < CT_PROGRAM_STAGES || !may_be_on_its_way(exec, t->data)) FORBID(t->data, bytes);
     }
     if (!in->scratch_bytes || exec->plan->programs[which].move_axes) return;
     if (allow) ALLOW(call->scratch, in->scratch_bytes);
@@ -323,10 +334,17 @@ static void poison_dead(ct_exec *exec, int which, int node) {
     }
 }
 
+static void forbid_space(ct_exec *exec) {
+    const ct_plan *plan = exec->plan;
+    FORBID(exec->space, exec->space_bytes);
+    for (int k = 0; k < plan->kept_count; k++)
+        if (!plan->kept[k].shared && plan->kept[k].name[0] == '%') ALLOW(exec->space + plan->kept[k].offset, plan->kept[k].bytes * (size_t)plan->kept[k].slots);
+}
+
 static ct_status run_poisoned(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_status status = CT_OK;
-    FORBID(exec->space, exec->space_bytes);
+    forbid_space(exec);
     int node = 0;
     for (int i = 0; i < program->instructions_count && !status; i++) {
         each_operand(exec, which, i, 1);

@@ -17,7 +17,7 @@ static void the_example_trains_on_every_mesh(void **state) {
     char *alone = curve(s, "alone", "");
     static const char *const split[] = {"--ranks 2", "--ranks 3", "--ranks 6 --parallelism.data_parallel_replicate_degree 2"};
     for (int i = 0; i < 3; i++) {
-        char dump[16];
+        char dump[32];
         snprintf(dump, sizeof dump, "split-%d", i);
         char *got = curve(s, dump, split[i]);
         assert_string_equal(got, alone);
@@ -28,7 +28,7 @@ static void the_example_trains_on_every_mesh(void **state) {
                                       "--ranks 8 --parallelism.tensor_parallel_degree 2 --parallelism.context_parallel_degree 2",
                                       "--ranks 2 --parallelism.tensor_parallel_degree 2 --activation_checkpoint.mode full"};
     for (int i = 0; i < 6; i++) {
-        char dump[16];
+        char dump[32];
         snprintf(dump, sizeof dump, "cut-%d", i);
         char *got = curve(s, dump, cut[i]);
         const char *a = alone, *b = got;
