@@ -334,11 +334,18 @@ static void poison_dead(ct_exec *exec, int which, int node) {
     }
 }
 
+// All but what may be on its way between stages.
 static void forbid_space(ct_exec *exec) {
     const ct_plan *plan = exec->plan;
-    FORBID(exec->space, exec->space_bytes);
-    for (int k = 0; k < plan->kept_count; k++)
-        if (!plan->kept[k].shared && plan->kept[k].name[0] == '%') ALLOW(exec->space + plan->kept[k].offset, plan->kept[k].bytes * (size_t)plan->kept[k].slots);
+    size_t kept = 0;
+    for (int k = 0; k < plan->kept_count; k++) {
+        const ct_buffer *b = &plan->kept[k];
+        size_t bytes = b->bytes * (size_t)b->slots;
+        if (b->shared) continue;
+        if (b->name[0] != '%') FORBID(exec->space + b->offset, bytes); // what is on its way may not be forbidden for a moment
+        if (b->offset + bytes > kept) kept = b->offset + bytes;
+    }
+    FORBID(exec->space + kept, exec->space_bytes - kept);
 }
 
 static ct_status run_poisoned(ct_exec *exec, int which) {
