@@ -184,15 +184,15 @@ static void place_updates(placer *p) {
     for (int i = 0; i < from->inputs_count; i++) {
         const ct_input *in = &from->inputs[i];
         if (in->update < 0 || p->r.to->values[p->r.map[in->value]].node != -1) continue;
-        ct_layout *target = layout_at(p, p->r.map[in->value]);
         if (is_unplaced(p, p->r.map[in->value])) { // it lies as what it gets
-            *target = *layout_at(p, p->r.map[in->update]);
+            *layout_at(p, p->r.map[in->value]) = *layout_at(p, p->r.map[in->update]);
             p->unplaced[p->r.to->values[p->r.map[in->value]].output] = 0;
         }
+        ct_layout target = *layout_at(p, p->r.map[in->value]);
         const ct_value_info *made = &from->values[in->update];
         if (made->node >= 0) ct_rewrite_at(&p->r, from->nodes[made->node].from);
         else ct_graph_at(p->r.to, CT_FORWARD, -1, "%s", from->inputs[made->output].name);
-        if (in->kind == CT_WEIGHT_LOWP) p->r.map[in->update] = placer_move(p, p->r.map[in->update], target);
+        if (in->kind == CT_WEIGHT_LOWP) p->r.map[in->update] = placer_move(p, p->r.map[in->update], &target);
     }
 }
 
