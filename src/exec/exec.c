@@ -165,7 +165,7 @@ static int moved_value(const ct_plan_program *program, int node) {
     return program->graph->nodes[node].inputs[ct_moved_operand(&program->graph->nodes[node])];
 }
 
-static ct_status resolve_move(ct_exec *exec, int which, int i, slotted_move *out) {
+static ct_status resolve_move(ct_exec *exec, int which, int i, const ct_inner *inner, slotted_move *out) {
     const ct_plan_program *program = &exec->plan->programs[which];
     const ct_node *node = &program->graph->nodes[program->instructions[i].node];
     int in_value = moved_value(program, program->instructions[i].node), moved = ct_moved_operand(node), in_slots = slots_of(exec, which, in_value);
@@ -182,7 +182,7 @@ static ct_status resolve_move(ct_exec *exec, int which, int i, slotted_move *out
             in.in_offset[moved] += in_bytes; // where peers have it
             call.in[moved].data = (char *)call.in[moved].data + in_bytes;
             call.out[0].data = (char *)call.out[0].data + out_bytes;
-            CT_TRY(ct_move_create(exec->options.comm, program, &in, &call, shared_space, exec, &out->moves[a * out->out_slots + b]));
+            CT_TRY(ct_move_create(exec->options.comm, program, inner, &in, &call, shared_space, exec, &out->moves[a * out->out_slots + b]));
         }
     return CT_OK;
 }
@@ -196,11 +196,16 @@ static ct_move *move_at(const ct_exec *exec, int which, int node) {
 static ct_status resolve_moves(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     exec->moves[which] = ct_calloc((size_t)program->graph->nodes_count + 1, sizeof(slotted_move));
-    for (int i = 0; i < program->instructions_count; i++)
+    if (!program->graph->global) return CT_OK; // a program that was not placed has no moves
+    ct_inner inner;
+    ct_inner_find(program->graph->global, &inner);
+    ct_status status = CT_OK;
+    for (int i = 0; i < program->instructions_count && !status; i++)
         if (!program->instructions[i].kernel && !exec->moves[which][program->instructions[i].node].moves)
-            CT_TRY(resolve_move(exec, which, i, &exec->moves[which][program->instructions[i].node]));
-    if (program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
-    return CT_OK;
+            status = resolve_move(exec, which, i, &inner, &exec->moves[which][program->instructions[i].node]);
+    ct_inner_deinit(&inner);
+    if (!status && program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
+    return status;
 }
 
 // An operand that lies in a slot of a pool.

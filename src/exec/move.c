@@ -282,6 +282,7 @@ typedef struct {
     const ct_node *node;
     const ct_value_info *in; // global
     const ct_mesh *mesh;
+    const ct_inner *inner;
 } resolving;
 
 static void box_strides(const resolving *r, int rank, int64_t *out_stride) {
@@ -294,6 +295,12 @@ static void box_strides(const resolving *r, int rank, int64_t *out_stride) {
 static void place_source(const resolving *r, part *p, int rank, const unsigned char *tensor) {
     box_strides(r, rank, p->from.stride);
     p->from.data = tensor + offset_of(p->piece.from, p->from.stride, r->move->dims_count);
+}
+
+// Where a peer has the operand in its shared space, which this rank has at the instruction's offset.
+static size_t offset_at(const resolving *r, int rank, int peer) {
+    int value = r->node->inputs[r->moved];
+    return r->instruction->in_offset[r->moved] - ct_inner_bytes(r->inner, value, rank) + ct_inner_bytes(r->inner, value, peer);
 }
 
 static void find_parts(const resolving *r, int rank, const ct_call *call, ct_shared_space_fn *space, void *context) {
@@ -311,7 +318,7 @@ static void find_parts(const resolving *r, int rank, const ct_call *call, ct_sha
         unsigned char *base = space(context, p->piece.rank);
         p->is_far = !base;
         m->receives_count += p->is_far;
-        if (base) place_source(r, p, p->piece.rank, base + r->instruction->in_offset[r->moved]);
+        if (base) place_source(r, p, p->piece.rank, base + offset_at(r, rank, p->piece.rank));
     }
     free(pieces);
 }
@@ -377,12 +384,12 @@ static ct_status check_sum(const ct_move *m) {
     return CT_OK;
 }
 
-ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_instruction *instruction, const ct_call *call,
+ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_inner *inner, const ct_instruction *instruction, const ct_call *call,
                          ct_shared_space_fn *space, void *context, ct_move **out_move) {
     const ct_graph *local = program->graph, *global = local->global;
     const ct_node *node = &local->nodes[instruction->node];
     int moved = node->inputs_count > 1, rank = local->rank;
-    resolving r = {.local = local, .instruction = instruction, .moved = moved, .global = global, .node = node, .mesh = &global->mesh};
+    resolving r = {.local = local, .instruction = instruction, .moved = moved, .global = global, .node = node, .mesh = &global->mesh, .inner = inner};
     r.in = &global->values[node->inputs[moved]];
     ct_move *m = r.move = ct_calloc(1, sizeof *m);
     m->comm = comm;

@@ -8,8 +8,8 @@ typedef struct ct_move ct_move;
 // Where a rank's shared space begins as this rank sees it; NULL where it can't be read.
 typedef void *ct_shared_space_fn(void *context, int rank);
 
-// Resolves a move of program `program`: its operands' pointers are in `call`. Caller destroys.
-ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_instruction *instruction, const ct_call *call,
+// Resolves a move of program `program`: its operands' pointers are in `call`; `inner` says where its peers have what it moves. Caller destroys.
+ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_inner *inner, const ct_instruction *instruction, const ct_call *call,
                          ct_shared_space_fn *space, void *context, ct_move **out_move);
 void ct_move_destroy(ct_move *move);
 
