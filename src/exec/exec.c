@@ -127,6 +127,12 @@ static void *shared_space(void *context, int rank) {
     return exec->shared + (ptrdiff_t)exec->shared_stride * (rank - ct_comm_rank(comm));
 }
 
+static int is_own(void *context, const void *address) {
+    const ct_exec *exec = context;
+    const unsigned char *p = address;
+    return (p >= exec->space && p < exec->space + exec->space_bytes) || (exec->shared && p >= exec->shared && p < exec->shared + exec->shared_stride);
+}
+
 static void touch_part(void *context, int thread, int threads) {
     ct_exec *exec = context;
     long long begin, end;
@@ -182,7 +188,7 @@ static ct_status resolve_move(ct_exec *exec, int which, int i, const ct_inner *i
             in.in_offset[moved] += in_bytes; // where peers have it
             call.in[moved].data = (char *)call.in[moved].data + in_bytes;
             call.out[0].data = (char *)call.out[0].data + out_bytes;
-            CT_TRY(ct_move_create(exec->options.comm, program, inner, &in, &call, shared_space, exec, &out->moves[a * out->out_slots + b]));
+            CT_TRY(ct_move_create(exec->options.comm, program, inner, &in, &call, (ct_move_memory){shared_space, is_own, exec}, &out->moves[a * out->out_slots + b]));
         }
     return CT_OK;
 }
@@ -373,9 +379,12 @@ static ct_status run_recorded(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_recording *r = exec->recording;
     for (int i = 0; i < program->instructions_count; i++) {
+        const ct_move *move = program->instructions[i].kernel ? NULL : move_at(exec, which, program->instructions[i].node);
+        int64_t before = move ? ct_move_peer_bytes(move) : 0;
         uint64_t begin = now_ns();
         CT_TRY(run_instruction(exec, which, i));
-        if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, now_ns()};
+        uint64_t end = now_ns();
+        if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, end, move ? ct_move_peer_bytes(move) - before : 0};
     }
     return CT_OK;
 }
