@@ -116,6 +116,7 @@ static ct_status share(ct_exec *exec) {
     void *base;
     CT_TRY(ct_comm_share(comm, exec->shared_stride * (size_t)ct_comm_near_count(comm), &base));
     exec->shared = (unsigned char *)base + exec->shared_stride * (size_t)ct_comm_near_index(comm);
+    if (exec->options.lazy) madvise(exec->shared, exec->shared_stride, MADV_NOHUGEPAGE);
     return CT_OK;
 }
 
@@ -466,6 +467,11 @@ void ct_exec_record(ct_exec *exec, ct_recording *recording) { exec->recording = 
 void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
     *out_bytes = exec->space_bytes;
     return exec->space;
+}
+
+void *ct_exec_shared_space(ct_exec *exec, size_t *out_bytes) {
+    *out_bytes = exec->shared ? exec->shared_stride : 0;
+    return exec->shared;
 }
 
 static ct_status run_plain(ct_exec *exec, int which) {

@@ -54,5 +54,6 @@ typedef struct {
 // From here on runs record into `recording` (borrowed); NULL: no longer. Costs two clock readings an instruction.
 void ct_exec_record(ct_exec *exec, ct_recording *recording);
 
-// The space, for tests of the memory's truth.
+// The space, and this rank's part of the node's shared one (NULL: nothing is shared), for tests of the memory's truth.
 void *ct_exec_space(ct_exec *exec, size_t *out_bytes);
+void *ct_exec_shared_space(ct_exec *exec, size_t *out_bytes);
