@@ -353,16 +353,25 @@ static void forbid_space(ct_exec *exec) {
         if (!plan->kept[k].shared && plan->kept[k].name[0] == '%') ALLOW(exec->space + plan->kept[k].offset, plan->kept[k].bytes * (size_t)plan->kept[k].slots);
 }
 
+// Moves that have begun and not ended.
+static int under_way_behind(const ct_instruction *in, int under_way) {
+    if (in->kernel || in->doing == CT_DO_RUN) return under_way;
+    return in->doing == CT_DO_BEGIN || in->doing == CT_DO_OPEN ? under_way + 1 : under_way - in->is_last;
+}
+
 static ct_status run_poisoned(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_status status = CT_OK;
     forbid_space(exec);
-    int node = 0;
+    int node = 0, under_way = 0;
     for (int i = 0; i < program->instructions_count && !status; i++) {
+        int before = under_way;
         each_operand(exec, which, i, 1);
         poison_outputs(exec, which, i);
         status = run_instruction(exec, which, i);
-        each_operand(exec, which, i, 0);
+        under_way = under_way_behind(&program->instructions[i], under_way);
+        if (before && !under_way) forbid_space(exec);
+        else if (!under_way) each_operand(exec, which, i, 0); // else a peer's thread may be copying from or to them
         for (; node < exec->deaths[which].done[i] && !status; node++) poison_dead(exec, which, node);
     }
     ALLOW(exec->space, exec->space_bytes);
