@@ -1,3 +1,4 @@
+// One thread a rank, each with its own plan of its own part of the program, as ct_trainer has it; numbers go in and out by the names that plans give them.
 #include "execute.h"
 #include "exec/exec.h"
 
