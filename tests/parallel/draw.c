@@ -95,7 +95,11 @@ static void norm(drawing *w) {
     int node = ct_build_node(g, ct_op_find("rmsnorm"), 2, (ct_value[]){x, weight}, (double[]){1e-3}, NULL);
     put(w, ct_node_output(g, node, 0));
     if (below(2)) return;
-    ct_rmsnorm_grad(g, any(w), x, weight, ct_node_output(g, node, 1), &dx, &dw);
+    if (below(2)) { // which makes y again
+        int again = ct_build_node(g, ct_op_find("rmsnorm_grad_y"), 4, (ct_value[]){any(w), x, weight, ct_node_output(g, node, 1)}, NULL, NULL);
+        dx = ct_node_output(g, again, 0), dw = ct_node_output(g, again, 1);
+        put(w, ct_node_output(g, again, 2));
+    } else ct_rmsnorm_grad(g, any(w), x, weight, ct_node_output(g, node, 1), &dx, &dw);
     put(w, dx);
     accumulate(w, dw);
 }
@@ -188,7 +192,11 @@ static void fused(drawing *w) {
     acc.id >= 0 ? ct_build_update(g, acc, ct_matmul_dw_acc(g, acc, dy, ct_matmul(g, x, parameter(w, 2, w->D, w->D), 0), w->first)) : (void)0;
     ct_value table = named(w, CT_GRADIENT, "g", ct_type_make(CT_F32, 2, (ct_dim[]){w->V, w->D}));
     ct_build_update(g, table, ct_embed_dw_acc(g, table, dy, w->tokens, w->first));
-    ct_silu_mul_grad(g, dy, x, any(w), &da, &db);
+    if (below(2)) { // which makes y again
+        int again = ct_build_node(g, ct_op_find("silu_mul_grad_y"), 3, (ct_value[]){dy, x, any(w)}, NULL, NULL);
+        da = ct_node_output(g, again, 0), db = ct_node_output(g, again, 1);
+        put(w, ct_node_output(g, again, 2));
+    } else ct_silu_mul_grad(g, dy, x, any(w), &da, &db);
     put(w, da);
     put(w, db);
 }

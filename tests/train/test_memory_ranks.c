@@ -121,9 +121,10 @@ static void fsdp_lays_states_on_1_nth_of_the_pages(void **state) {
     }
 }
 
-// Of 2 layers on 6 × 128 tokens of 128 numbers in f32, 8 heads of 16. A rank has 1/tp of all that is kept, but for what it has whole: dh of the loss, a
-// partial sum; the angles; and where nothing is recomputed each layer's two gathered inputs of products, which the gradients of the weights read.
-static void check_activations(const char *recompute, double whole_streams) {
+// Of 2 layers on 6 × 128 tokens of 128 numbers in f32, 8 heads of 16. A rank has 1/tp of what one rank keeps, but for what it has whole: dh of the loss,
+// a partial sum, and the angles; and, where nothing is recomputed, beside that each layer's two gathered inputs of products: the gradients of the
+// weights read them, and one rank's norms make them again.
+static void check_activations(const char *recompute, int gathered) {
     char what[24];
     double stream_pages = 6.0 * 128 * 128 * 4 / PAGE, angle_pages = 6.0 * 128 * 16 * 4 / PAGE;
     snprintf(what, sizeof what, "tp 1 %s", recompute);
@@ -131,15 +132,16 @@ static void check_activations(const char *recompute, double whole_streams) {
     for (int n = 2; n <= MOST_RANKS; n *= 2) {
         snprintf(what, sizeof what, "tp %d %s", n, recompute);
         pages p = measure((mesh_cell){MESH(1, 1, 1, n), .recompute = recompute}, what);
-        double wanted = (double)alone.activations / n + (whole_streams * stream_pages + angle_pages) * (n - 1) / n;
-        if (!(fabs((double)p.activations - wanted) <= 0.02 * wanted)) fail_msg("%s: %zu pages of activations, %.0f by 1/tp", what, p.activations, wanted);
+        double wanted = (double)alone.activations / n + (stream_pages + angle_pages) * (n - 1) / n + gathered * stream_pages;
+        if (!(fabs((double)p.activations - wanted) <= 0.01 * wanted + 4)) // buffers need not begin and end where pages do
+            fail_msg("%s: %zu pages of activations, %.0f by 1/tp", what, p.activations, wanted);
     }
 }
 
 static void tensor_and_sequence_parallelism_lay_activations_on_1_tpth(void **state) {
     (void)state;
-    check_activations("full", 1);
-    check_activations("none", 1 + 2 * 2);
+    check_activations("full", 0);
+    check_activations("none", 2 * 2);
 }
 
 int main(void) {
