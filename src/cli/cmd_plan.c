@@ -53,7 +53,8 @@ static ct_status load(planned *p, const char *path, int argc, char **argv) {
     p->options.parallel.choices = &p->choices;
     CT_TRY(ct_setup_pipeline(&p->arena, p->config, &p->model, &p->options, &p->schedule));
     int together = p->ranks_per_node ? p->ranks_per_node : (int)p->config->comm.ranks_per_node;
-    p->options.plan.near.count = p->options.plan.near.per_node = p->config->comm.shared_memory ? together : 1;
+    if (!p->config->comm.shared_memory) together = 1;
+    p->options.plan.near = (ct_near){together ? p->rank / together * together : 0, together, together};
     return ct_step_make(&p->model, &p->options, &p->step);
 }
 

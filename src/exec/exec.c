@@ -116,6 +116,7 @@ static ct_status share(ct_exec *exec) {
     void *base;
     CT_TRY(ct_comm_share(comm, exec->shared_stride * (size_t)ct_comm_near_count(comm), &base));
     exec->shared = (unsigned char *)base + exec->shared_stride * (size_t)ct_comm_near_index(comm);
+    if (exec->options.lazy) madvise(exec->shared, exec->shared_stride, MADV_NOHUGEPAGE);
     return CT_OK;
 }
 
@@ -125,6 +126,12 @@ static void *shared_space(void *context, int rank) {
     ct_comm *comm = exec->options.comm;
     if (!ct_comm_is_near(comm, rank)) return NULL;
     return exec->shared + (ptrdiff_t)exec->shared_stride * (rank - ct_comm_rank(comm));
+}
+
+static int is_own(void *context, const void *address) {
+    const ct_exec *exec = context;
+    const unsigned char *p = address;
+    return (p >= exec->space && p < exec->space + exec->space_bytes) || (exec->shared && p >= exec->shared && p < exec->shared + exec->shared_stride);
 }
 
 static void touch_part(void *context, int thread, int threads) {
@@ -165,7 +172,7 @@ static int moved_value(const ct_plan_program *program, int node) {
     return program->graph->nodes[node].inputs[ct_moved_operand(&program->graph->nodes[node])];
 }
 
-static ct_status resolve_move(ct_exec *exec, int which, int i, slotted_move *out) {
+static ct_status resolve_move(ct_exec *exec, int which, int i, const ct_inner *inner, slotted_move *out) {
     const ct_plan_program *program = &exec->plan->programs[which];
     const ct_node *node = &program->graph->nodes[program->instructions[i].node];
     int in_value = moved_value(program, program->instructions[i].node), moved = ct_moved_operand(node), in_slots = slots_of(exec, which, in_value);
@@ -182,7 +189,7 @@ static ct_status resolve_move(ct_exec *exec, int which, int i, slotted_move *out
             in.in_offset[moved] += in_bytes; // where peers have it
             call.in[moved].data = (char *)call.in[moved].data + in_bytes;
             call.out[0].data = (char *)call.out[0].data + out_bytes;
-            CT_TRY(ct_move_create(exec->options.comm, program, &in, &call, shared_space, exec, &out->moves[a * out->out_slots + b]));
+            CT_TRY(ct_move_create(exec->options.comm, program, inner, &in, &call, (ct_move_memory){shared_space, is_own, exec}, &out->moves[a * out->out_slots + b]));
         }
     return CT_OK;
 }
@@ -196,11 +203,16 @@ static ct_move *move_at(const ct_exec *exec, int which, int node) {
 static ct_status resolve_moves(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     exec->moves[which] = ct_calloc((size_t)program->graph->nodes_count + 1, sizeof(slotted_move));
-    for (int i = 0; i < program->instructions_count; i++)
+    if (!program->graph->global) return CT_OK; // a program that was not placed has no moves
+    ct_inner inner;
+    ct_inner_find(program->graph->global, &inner);
+    ct_status status = CT_OK;
+    for (int i = 0; i < program->instructions_count && !status; i++)
         if (!program->instructions[i].kernel && !exec->moves[which][program->instructions[i].node].moves)
-            CT_TRY(resolve_move(exec, which, i, &exec->moves[which][program->instructions[i].node]));
-    if (program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
-    return CT_OK;
+            status = resolve_move(exec, which, i, &inner, &exec->moves[which][program->instructions[i].node]);
+    ct_inner_deinit(&inner);
+    if (!status && program->move_axes) ct_move_meeting_make(exec->options.comm, program, &exec->meetings[which]);
+    return status;
 }
 
 // An operand that lies in a slot of a pool.
@@ -348,16 +360,25 @@ static void forbid_space(ct_exec *exec) {
     FORBID(exec->space + kept, exec->space_bytes - kept);
 }
 
+// Moves that have begun and not ended.
+static int under_way_behind(const ct_instruction *in, int under_way) {
+    if (in->kernel || in->doing == CT_DO_RUN) return under_way;
+    return in->doing == CT_DO_BEGIN || in->doing == CT_DO_OPEN ? under_way + 1 : under_way - in->is_last;
+}
+
 static ct_status run_poisoned(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_status status = CT_OK;
     forbid_space(exec);
-    int node = 0;
+    int node = 0, under_way = 0;
     for (int i = 0; i < program->instructions_count && !status; i++) {
+        int before = under_way;
         each_operand(exec, which, i, 1);
         poison_outputs(exec, which, i);
         status = run_instruction(exec, which, i);
-        each_operand(exec, which, i, 0);
+        under_way = under_way_behind(&program->instructions[i], under_way);
+        if (before && !under_way) forbid_space(exec);
+        else if (!under_way) each_operand(exec, which, i, 0); // else a peer's thread may be copying from or to them
         for (; node < exec->deaths[which].done[i] && !status; node++) poison_dead(exec, which, node);
     }
     ALLOW(exec->space, exec->space_bytes);
@@ -375,9 +396,12 @@ static ct_status run_recorded(ct_exec *exec, int which) {
     const ct_plan_program *program = &exec->plan->programs[which];
     ct_recording *r = exec->recording;
     for (int i = 0; i < program->instructions_count; i++) {
+        const ct_move *move = program->instructions[i].kernel ? NULL : move_at(exec, which, program->instructions[i].node);
+        int64_t before = move ? ct_move_peer_bytes(move) : 0;
         uint64_t begin = now_ns();
         CT_TRY(run_instruction(exec, which, i));
-        if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, now_ns()};
+        uint64_t end = now_ns();
+        if (r->count < r->capacity) r->spans[r->count++] = (ct_span){which, i, begin, end, move ? ct_move_peer_bytes(move) - before : 0};
     }
     return CT_OK;
 }
@@ -459,6 +483,11 @@ void ct_exec_record(ct_exec *exec, ct_recording *recording) { exec->recording = 
 void *ct_exec_space(ct_exec *exec, size_t *out_bytes) {
     *out_bytes = exec->space_bytes;
     return exec->space;
+}
+
+void *ct_exec_shared_space(ct_exec *exec, size_t *out_bytes) {
+    *out_bytes = exec->shared ? exec->shared_stride : 0;
+    return exec->shared;
 }
 
 static ct_status run_plain(ct_exec *exec, int which) {

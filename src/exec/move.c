@@ -4,6 +4,7 @@
 #include "graph/local.h"
 #include "graph/op.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ typedef struct {
     source from;
     ct_piece piece;
     int is_far;
+    int is_own;    // its source is memory of this rank: its operand, or what messages brought
     int is_direct; // sent from where it lies, received where it belongs: nothing is copied
 } part;
 
@@ -42,6 +44,7 @@ struct ct_move {
     const int32_t *first; // of reduce_accumulate, else NULL
     int accumulates;
     int only; // the one part that is copied or packed now; -1: all
+    _Atomic int64_t peer_bytes;
     // between nodes
     part *sends; // boxes of this rank's operand, and who gets them
     int sends_count;
@@ -112,20 +115,23 @@ static stretch stretch_of(const walk *w, int64_t i) {
     return (stretch){i / chunks, at, w->run - at < CHUNK ? w->run - at : CHUNK};
 }
 
-// Copies a box from one tensor to another: this thread's share of it.
-static void copy_box(const source *from, unsigned char *to, const int64_t *to_stride, const int64_t *extent, int dims, size_t size, int thread,
+// Copies a box from one tensor to another: this thread's share of it. Returns the bytes that it read.
+static int64_t copy_box(const source *from, unsigned char *to, const int64_t *to_stride, const int64_t *extent, int dims, size_t size, int thread,
                      int threads) {
     walk w = {.extent = extent};
     shorten(&w, dims, size, from->stride);
     shorten(&w, dims, size, to_stride);
     count_rows(&w, dims);
     long long begin, end;
+    int64_t read = 0;
     ct_share(stretches(&w), 1, thread, threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         stretch s = stretch_of(&w, i);
         memcpy(to + row_offset(&w, s.row, to_stride) + s.at * (int64_t)size,
                from->data + row_offset(&w, s.row, from->stride) + s.at * (int64_t)size, (size_t)s.count * size);
+        read += s.count * (int64_t)size;
     }
+    return read;
 }
 
 // ---- adding ----
@@ -148,59 +154,65 @@ static void store_f32(const ct_move *m, unsigned char *to, const float *sum, int
     for (int64_t i = 0; i < n; i++) low[i] = ct_bf16_from_f32(sum[i]);
 }
 
-static const void *part_at(const ct_move *m, int i, const walk *w, stretch s) {
+// Where a stretch of part i is; what is read there of a peer counts.
+static const void *part_at(const ct_move *m, int i, const walk *w, stretch s, int64_t *peer_bytes) {
     const source *from = &m->parts[i].from;
+    if (!m->parts[i].is_own) *peer_bytes += s.count * (int64_t)ct_dtype_bytes(m->from_dtype);
     return from->data + row_offset(w, s.row, from->stride) + s.at * (int64_t)ct_dtype_bytes(m->from_dtype);
 }
 
-static void sum_i64(const ct_move *m, const walk *w, stretch s, unsigned char *to) {
+static void sum_i64(const ct_move *m, const walk *w, stretch s, unsigned char *to, int64_t *peer_bytes) {
     int64_t sum[CHUNK];
-    memcpy(sum, part_at(m, 0, w, s), (size_t)s.count * sizeof *sum);
-    for (int i = 1; i < m->parts_count; i++) add_i64(sum, part_at(m, i, w, s), s.count);
+    memcpy(sum, part_at(m, 0, w, s, peer_bytes), (size_t)s.count * sizeof *sum);
+    for (int i = 1; i < m->parts_count; i++) add_i64(sum, part_at(m, i, w, s, peer_bytes), s.count);
     memcpy(to, sum, (size_t)s.count * sizeof *sum);
 }
 
-static void sum_f32(const ct_move *m, const walk *w, stretch s, unsigned char *to) {
+static void sum_f32(const ct_move *m, const walk *w, stretch s, unsigned char *to, int64_t *peer_bytes) {
     float sum[CHUNK];
     int next = m->accumulates && !*m->first ? 0 : 1;
-    memcpy(sum, next ? part_at(m, 0, w, s) : to, (size_t)s.count * sizeof *sum);
+    memcpy(sum, next ? part_at(m, 0, w, s, peer_bytes) : to, (size_t)s.count * sizeof *sum);
     for (int i = next; i < m->parts_count; i++) {
-        if (m->mode == MAXIMUM) max_f32(sum, part_at(m, i, w, s), s.count);
-        else add_f32(sum, part_at(m, i, w, s), s.count);
+        if (m->mode == MAXIMUM) max_f32(sum, part_at(m, i, w, s, peer_bytes), s.count);
+        else add_f32(sum, part_at(m, i, w, s, peer_bytes), s.count);
     }
     store_f32(m, to, sum, s.count);
 }
 
-// Every part is the whole of what this rank gets.
-static void sum_box(const ct_move *m, int thread, int threads) {
+// Every part is the whole of what this rank gets. Returns the bytes that it read of peers.
+static int64_t sum_box(const ct_move *m, int thread, int threads) {
     size_t to_size = ct_dtype_bytes(m->to_dtype);
     walk w = {.extent = m->parts[0].piece.extent};
     shorten(&w, m->dims_count, to_size, m->to_stride);
     for (int i = 0; i < m->parts_count; i++) shorten(&w, m->dims_count, ct_dtype_bytes(m->from_dtype), m->parts[i].from.stride);
     count_rows(&w, m->dims_count);
+    int64_t peer_bytes = 0;
     long long begin, end;
     ct_share(stretches(&w), 1, thread, threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         stretch s = stretch_of(&w, i);
         unsigned char *to = m->to + row_offset(&w, s.row, m->to_stride) + s.at * (int64_t)to_size;
-        if (m->from_dtype == CT_I64) sum_i64(m, &w, s, to);
-        else sum_f32(m, &w, s, to);
+        if (m->from_dtype == CT_I64) sum_i64(m, &w, s, to, &peer_bytes);
+        else sum_f32(m, &w, s, to, &peer_bytes);
     }
+    return peer_bytes;
 }
 
 static void run_part(void *context, int thread, int threads) {
-    const ct_move *m = context;
-    if (m->mode != COPY) {
-        if (m->parts_count) sum_box(m, thread, threads);
-        return;
-    }
-    for (int i = 0; i < m->parts_count; i++) {
+    ct_move *m = context;
+    int64_t peer_bytes = 0;
+    if (m->mode != COPY && m->parts_count) peer_bytes = sum_box(m, thread, threads);
+    for (int i = 0; m->mode == COPY && i < m->parts_count; i++) {
         const part *p = &m->parts[i];
         if (p->is_direct || (m->only >= 0 && i != m->only)) continue;
-        copy_box(&p->from, m->to + offset_of(p->piece.to, m->to_stride, m->dims_count), m->to_stride, p->piece.extent, m->dims_count,
-                 ct_dtype_bytes(m->from_dtype), thread, threads);
+        int64_t read = copy_box(&p->from, m->to + offset_of(p->piece.to, m->to_stride, m->dims_count), m->to_stride, p->piece.extent,
+                                m->dims_count, ct_dtype_bytes(m->from_dtype), thread, threads);
+        if (!p->is_own) peer_bytes += read;
     }
+    atomic_fetch_add_explicit(&m->peer_bytes, peer_bytes, memory_order_relaxed);
 }
+
+int64_t ct_move_peer_bytes(const ct_move *m) { return atomic_load_explicit(&m->peer_bytes, memory_order_relaxed); }
 
 // ---- messages ----
 static void pack_part(void *context, int thread, int threads) {
@@ -282,6 +294,7 @@ typedef struct {
     const ct_node *node;
     const ct_value_info *in; // global
     const ct_mesh *mesh;
+    const ct_inner *inner;
 } resolving;
 
 static void box_strides(const resolving *r, int rank, int64_t *out_stride) {
@@ -296,7 +309,13 @@ static void place_source(const resolving *r, part *p, int rank, const unsigned c
     p->from.data = tensor + offset_of(p->piece.from, p->from.stride, r->move->dims_count);
 }
 
-static void find_parts(const resolving *r, int rank, const ct_call *call, ct_shared_space_fn *space, void *context) {
+// Where a peer has the operand in its shared space, which this rank has at the instruction's offset.
+static size_t offset_at(const resolving *r, int rank, int peer) {
+    int value = r->node->inputs[r->moved];
+    return r->instruction->in_offset[r->moved] - ct_inner_bytes(r->inner, value, rank) + ct_inner_bytes(r->inner, value, peer);
+}
+
+static void find_parts(const resolving *r, int rank, const ct_call *call, ct_move_memory memory) {
     ct_move *m = r->move;
     ct_piece *pieces = ct_malloc(sizeof *pieces * (size_t)m->group.count);
     m->parts_count = ct_move_pieces(r->global, r->node, rank, pieces);
@@ -308,22 +327,22 @@ static void find_parts(const resolving *r, int rank, const ct_call *call, ct_sha
             place_source(r, p, rank, call->in[r->moved].data);
             continue;
         }
-        unsigned char *base = space(context, p->piece.rank);
+        unsigned char *base = memory.shared_space(memory.context, p->piece.rank);
         p->is_far = !base;
         m->receives_count += p->is_far;
-        if (base) place_source(r, p, p->piece.rank, base + r->instruction->in_offset[r->moved]);
+        if (base) place_source(r, p, p->piece.rank, base + offset_at(r, rank, p->piece.rank));
     }
     free(pieces);
 }
 
 // What far ranks read of this rank's operand.
-static void find_sends(const resolving *r, int rank, const ct_call *call, ct_shared_space_fn *space, void *context) {
+static void find_sends(const resolving *r, int rank, const ct_call *call, ct_move_memory memory) {
     ct_move *m = r->move;
     ct_piece *pieces = ct_malloc(sizeof *pieces * (size_t)m->group.count);
     m->sends = ct_calloc((size_t)m->group.count + 1, sizeof *m->sends);
     for (int g = 0; g < m->group.count; g++) {
         int peer = m->group.ranks[g];
-        if (peer == rank || space(context, peer)) continue;
+        if (peer == rank || memory.shared_space(memory.context, peer)) continue;
         int count = ct_move_pieces(r->global, r->node, peer, pieces);
         for (int i = 0; i < count; i++) {
             if (pieces[i].rank != rank) continue;
@@ -377,12 +396,12 @@ static ct_status check_sum(const ct_move *m) {
     return CT_OK;
 }
 
-ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_instruction *instruction, const ct_call *call,
-                         ct_shared_space_fn *space, void *context, ct_move **out_move) {
+ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_inner *inner, const ct_instruction *instruction, const ct_call *call,
+                         ct_move_memory memory, ct_move **out_move) {
     const ct_graph *local = program->graph, *global = local->global;
     const ct_node *node = &local->nodes[instruction->node];
     int moved = node->inputs_count > 1, rank = local->rank;
-    resolving r = {.local = local, .instruction = instruction, .moved = moved, .global = global, .node = node, .mesh = &global->mesh};
+    resolving r = {.local = local, .instruction = instruction, .moved = moved, .global = global, .node = node, .mesh = &global->mesh, .inner = inner};
     r.in = &global->values[node->inputs[moved]];
     ct_move *m = r.move = ct_calloc(1, sizeof *m);
     m->comm = comm;
@@ -404,9 +423,10 @@ ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct
     name_group(r.mesh, m->axes, m->name, sizeof m->name);
     m->group.name = m->name;
     m->what = (ct_comm_what){node->op->name, node->from.module, local->name, (int64_t)(ct_type_bytes(&r.in->type))};
-    find_parts(&r, rank, call, space, context);
-    find_sends(&r, rank, call, space, context);
+    find_parts(&r, rank, call, memory);
+    find_sends(&r, rank, call, memory);
     ct_status status = make_messages(m, instruction, call);
+    for (int i = 0; i < m->parts_count; i++) m->parts[i].is_own = m->parts[i].is_direct || memory.is_own(memory.context, m->parts[i].from.data);
     if (!status) status = check_sum(m);
     if (!status && m->sends_count + m->receives_count)
         status = ct_exchange_make(comm, &m->group, m->send_messages, m->sends_count, m->receive_messages, m->receives_count, &m->what, &m->exchange);

@@ -8,10 +8,23 @@ typedef struct ct_move ct_move;
 // Where a rank's shared space begins as this rank sees it; NULL where it can't be read.
 typedef void *ct_shared_space_fn(void *context, int rank);
 
-// Resolves a move of program `program`: its operands' pointers are in `call`. Caller destroys.
-ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_instruction *instruction, const ct_call *call,
-                         ct_shared_space_fn *space, void *context, ct_move **out_move);
+// Does an address lie in this rank's own memory?
+typedef int ct_is_own_fn(void *context, const void *address);
+
+typedef struct {
+    ct_shared_space_fn *shared_space;
+    ct_is_own_fn *is_own;
+    void *context;
+} ct_move_memory;
+
+// Resolves a move of program `program`: its operands' pointers are in `call`; `inner` says where its peers have what it moves. Caller destroys.
+ct_status ct_move_create(ct_comm *comm, const ct_plan_program *program, const ct_inner *inner, const ct_instruction *instruction, const ct_call *call,
+                         ct_move_memory memory, ct_move **out_move);
 void ct_move_destroy(ct_move *move);
+
+// Bytes that this move has read of memory that is not this rank's, since it was made: counted by address where a copy or a sum reads them, not
+// from the plan.
+int64_t ct_move_peer_bytes(const ct_move *move);
 
 // Sends what other nodes read of this rank's operand, and opens what comes from them; nothing where all are near.
 ct_status ct_move_begin(ct_move *move, ct_team *team);

@@ -115,16 +115,29 @@ static int last_reading(const ct_graph *g, int n, unsigned axes) {
     return g->nodes_count;
 }
 
-static void share_with_peers(ct_aliases *a) {
+// The first node that changes, in place, memory that peers read at move n, before this rank has met them again at `last`; -1: none does.
+static int changed_before(const ct_aliases *a, int n, int root, int last) {
+    const ct_graph *g = a->graph;
+    for (int m = n + 1; m < last && m < g->nodes_count; m++)
+        for (int o = 0; o < g->nodes[m].outputs_count && !(g->nodes[m].op->flags & CT_OP_VIEW); o++)
+            if (g->nodes[m].op->must_alias[o] && ct_alias_root(a, g->nodes[m].outputs[o], NULL) == root) return m;
+    return -1;
+}
+
+static ct_status share_with_peers(ct_aliases *a) {
     const ct_graph *g = a->graph;
     for (int n = 0; n < g->nodes_count; n++) {
         if (!(g->nodes[n].op->flags & CT_OP_MOVE)) continue;
         unsigned axes = ct_move_axes(g, &g->nodes[n]);
         if (!axes) continue;
         int root = ct_alias_root(a, g->nodes[n].inputs[ct_moved_operand(&g->nodes[n])], NULL), last = last_reading(g, n, axes);
+        int changes = changed_before(a, n, root, last);
+        CT_CHECK(changes < 0, CT_UNSUPPORTED, "%s in %s changes what other ranks may still be reading for %s in %s", g->nodes[changes].op->name,
+                 g->nodes[changes].from.module, g->nodes[n].op->name, g->nodes[n].from.module);
         a->shared[root] = 1;
         if (last > a->last[root]) a->last[root] = last;
     }
+    return CT_OK;
 }
 
 static void find_lives(ct_aliases *a) {
@@ -152,7 +165,7 @@ ct_status ct_aliases_find(ct_arena *arena, const ct_graph *graph, ct_aliases *ou
     find_lives(out);
     CT_TRY(share_what_must(out));
     CT_TRY(share_updates(out));
-    share_with_peers(out);
+    CT_TRY(share_with_peers(out));
     for (int i = 0; i < graph->outputs_count; i++) out->kept[ct_alias_root(out, graph->outputs[i].value, NULL)] = 1;
     share_what_may(out);
     return CT_OK;

@@ -181,6 +181,7 @@ static ct_status add_gather(planning *p, ct_plan_program *program, int n, int la
             if (!status) status = add_readers(p, program, n, last, &pieces[i]);
         }
     if (!status) add(p, program, n, CT_DO_CLOSE, &status);
+    for (int m = n + 1; m <= last && !count && !status; m++) status = add_one(p, program, m, CT_DO_RUN); // of nothing: a sum over it is zero
     free(pieces);
     return status;
 }
@@ -206,7 +207,7 @@ static ct_status add_maker(planning *p, ct_plan_program *program, int n, int mov
     while (g->nodes[n].outputs[k] != g->nodes[move].inputs[0]) k++;
     CT_ASSERT(ct_parts_find(g, &g->nodes[n], 1, k, dim, &parts), "%s was to run in parts", g->nodes[n].op->name);
     ct_mesh_group(&g->mesh, g->rank, ct_move_axes(g, &g->nodes[move]), group);
-    int mine = 0;
+    int mine = 0, made = 0;
     while (group[mine] != g->rank) mine++;
     ct_status status = CT_OK;
     for (int near = 0; near < 2; near++)
@@ -215,8 +216,10 @@ static ct_status add_maker(planning *p, ct_plan_program *program, int n, int mov
             ct_piece part;
             if (ct_is_near(p->options.near, peer) != near || !part_for(g, move, peer, room, &part)) continue;
             status = add_part(p, program, n, &parts, part.from[dim], part.extent[dim]);
+            made = 1;
             if (!near && !status) add(p, program, move, CT_DO_SEND, &status)->peer = peer;
         }
+    if (!made && !status) status = add_one(p, program, n, CT_DO_RUN); // it makes nothing that goes; what else it makes may be something
     free(group);
     free(room);
     return status;
@@ -251,7 +254,9 @@ ct_status planning_instructions(planning *p, int which) {
     int *heads = CT_ARENA_ARRAY(&p->plan->arena, int, g->nodes_count + 1), *nexts = CT_ARENA_ARRAY(&p->plan->arena, int, g->nodes_count + 1);
     chain_begins(o->begins, g->nodes_count, heads, nexts);
     for (int n = 0; n < g->nodes_count; n++) {
-        for (int m = heads[n]; m >= 0; m = nexts[m]) CT_TRY(add_one(p, program, m, o->sum[n] == m ? CT_DO_OPEN : CT_DO_BEGIN));
+        for (int m = heads[n]; m >= 0; m = nexts[m])
+            if (m != o->sum[n]) CT_TRY(add_one(p, program, m, CT_DO_BEGIN));
+        if (o->sum[n] >= 0) CT_TRY(add_one(p, program, o->sum[n], CT_DO_OPEN)); // behind the others, as what is sent for it goes behind what they send
         if (g->nodes[n].op->flags & CT_OP_VIEW) continue;
         if (g->nodes[n].op->flags & CT_OP_MOVE) program->move_axes |= ct_move_axes(g, &g->nodes[n]);
         if (o->last_reader[n] >= 0) {

@@ -137,7 +137,7 @@ static const struct {
     const char *name;
     ct_rank_main *work;
 } works[] = {{"results", results}, {"nodes", nodes}, {"ring", ring}, {"killed", killed}, {"stopped", stopped}, {"killed_far", killed_far},
-             {"stopped_far", stopped_far}, {"stopped_at_the_end", stopped_at_the_end}, {"stopped_as_a_whole", stopped_as_a_whole}, {"fails", fails}, {"is_late", is_late},
+             {"stopped_far", stopped_far}, {"stopped_at_the_end", stopped_at_the_end}, {"stopped_as_a_whole", stopped_as_a_whole}, {"exchanges", exchanges}, {"one_never_sends", one_never_sends}, {"fails", fails}, {"is_late", is_late},
              {"wants_too_much", wants_too_much}, {"wants_different_sizes", wants_different_sizes}};
 
 static ct_rank_main *work_of(const char *name) {

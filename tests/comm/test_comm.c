@@ -1,5 +1,6 @@
 // Ranks as threads: fences order memory, what ranks tell one another arrives, a rank that fails or does not come ends the others with its
 // words, and the recorder keeps what was done.
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "comm/comm.h"
@@ -97,6 +98,25 @@ static void a_rank_that_does_not_come_is_named(void **state) {
     assert_non_null(strstr(text.text, "WAITING"));
     ct_string_deinit(&text);
     assert_ok(ct_folder_remove(folder));
+}
+
+// ---- exchanges ----
+static void exchanges_bring_what_was_sent(void **state) {
+    (void)state;
+    for (int n = 2; n <= 8; n++) assert_ok(ct_comm_run_threads(n, NULL, exchanges, NULL));
+    ct_comm_options apart = {.no_shared_memory = 1};
+    assert_ok(ct_comm_run_threads(3, &apart, exchanges, NULL));
+}
+
+static void an_exchange_whose_peer_never_sends_is_an_error_in_time(void **state) {
+    (void)state;
+    ct_comm_options options = {.train_timeout_s = 0.5};
+    double away_s = 1.5, begin_s = ct_now_s();
+    ct_status status = ct_comm_run_threads(3, &options, one_never_sends, &away_s);
+    assert_non_null(status);
+    assert_int_equal(ct_error_code(status), CT_INTERRUPTED);
+    assert_non_null(strstr(ct_error_text(status), "to test (layers.0) of micro over all, step 4, where rank 2 waits")); // whom rank 1 owes a message
+    assert_true(ct_now_s() - begin_s < 4);
 }
 
 // ---- the recorder ----
@@ -204,6 +224,8 @@ int main(void) {
         cmocka_unit_test(nodes_are_runs_of_ranks),
         cmocka_unit_test(a_rank_that_fails_alone_ends_all_with_its_words),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(exchanges_bring_what_was_sent),
+        cmocka_unit_test(an_exchange_whose_peer_never_sends_is_an_error_in_time),
         cmocka_unit_test(the_recorder_keeps_the_last_and_refuses_what_is_no_record),
         cmocka_unit_test(the_recorder_says_who_is_behind_in_which_group),
         cmocka_unit_test(damaged_records_are_read_or_refused),

@@ -31,6 +31,13 @@ static void without_shared_memory_nobody_is_near(void **state) {
     must_do_well(4, "results apart", "rank 2 of 4: near 1, at 0 of its node, 4 on the machine");
 }
 
+static void exchanges_bring_what_was_sent(void **state) {
+    (void)state;
+    if (!has_mpirun()) skip();
+    for (int n = 2; n <= 4; n++) must_do_well(n, "exchanges", "");
+    must_do_well(3, "exchanges apart", "");
+}
+
 static void nodes_have_a_segment_each(void **state) {
     (void)state;
     if (!has_mpirun()) skip();
@@ -85,6 +92,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_tell_one_another_and_share_memory),
         cmocka_unit_test(without_shared_memory_nobody_is_near),
+        cmocka_unit_test(exchanges_bring_what_was_sent),
         cmocka_unit_test(nodes_have_a_segment_each),
         cmocka_unit_test(a_rank_that_fails_alone_ends_the_job),
         cmocka_unit_test(too_little_memory_is_a_message),

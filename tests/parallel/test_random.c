@@ -3,8 +3,6 @@
 // gradients are added up are drawn as well.
 #include "draw.h"
 #include "ranks.h"
-#include "passes/passes.h"
-#include "parallel/place.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -18,25 +16,13 @@ static const char *const moves[] = {"all_gather", "reduce_scatter", "all_reduce"
 enum { MOVES = sizeof moves / sizeof *moves, WANTED = 6 }; // the roles of dense axes never want an exchange
 static int moves_seen[MOVES];
 
-// Replaces *graph by what a pass makes of it.
-#define PASS(graph, call)                                                                                              \
-    do {                                                                                                               \
-        ct_graph after_ = {0};                                                                                         \
-        ct_status status_ = (call);                                                                                    \
-        ct_graph_deinit(graph);                                                                                        \
-        *(graph) = after_;                                                                                             \
-        if (status_) return status_;                                                                                   \
-    } while (0)
-
-// Placed; keys in a ring; the loss in chunks, and placed again; sums that go on in their accumulators; ordered so that messages hide.
-static ct_status place(const ct_graph *g, const ct_parallel *p, ct_graph *placed) {
-    CT_TRY(ct_place(g, p, CT_PLACE_BOUND, NULL, placed));
-    if (p->ring) PASS(placed, ct_place_ring(placed, "cp", &after_));
-    PASS(placed, ct_pass_expand_loss(placed, 6 + draw_below(20), &after_));
-    PASS(placed, ct_place(placed, p, CT_PLACE_BOUND, NULL, &after_));
-    if (draw_below(2)) PASS(placed, ct_pass_fuse_accumulate(placed, &after_));
-    PASS(placed, ct_place_overlap(placed, (ct_near){0, 1 + draw_below(3), 1}, draw_below(2), &after_));
-    return ct_graph_verify(placed);
+// Placed, and ordered so that messages hide.
+static ct_status place(const ct_graph *g, const ct_parallel *p, ct_graph *ordered) {
+    ct_graph placed;
+    CT_TRY(draw_place(g, p, &placed));
+    ct_status status = ct_place_overlap(&placed, (ct_near){0, 1 + draw_below(3), 1}, draw_below(2), ordered);
+    ct_graph_deinit(&placed);
+    return status ? status : ct_graph_verify(ordered);
 }
 
 static void check(const ct_graph *g, const ct_reference_values *alone, ct_parallel p, uint64_t seed) {
@@ -68,12 +54,8 @@ static void random_programs_on_random_meshes_are_those_of_one_rank(void **state)
         draw_inputs(&g, &alone);
         ct_reference_run(&g, &alone, 0);
         for (int tries = 0; tries < 3; tries++) {
-            int n = sizes[draw_below(6)], degrees[4] = {1, 1, 1, 1};
-            for (int left = n, f; left > 1; left /= f) f = left % 3 ? 2 : 3, degrees[draw_below(4)] *= f;
-            ct_parallel p = {.sequence_parallel = draw_below(2), .loss_parallel = draw_below(2), .reduce_once = draw_below(2), .ring = draw_below(2)};
-            if (6 % degrees[3] || 12 % (degrees[0] * degrees[1]) || 12 % degrees[2]) continue; // heads and batches divide
-            ct_status status = ct_mesh_make((ct_degrees){1, degrees[0], degrees[1], degrees[2], degrees[3]}, n, &p.mesh);
-            if (status) fail_msg("%s", ct_error_text(status));
+            ct_parallel p;
+            if (!draw_parallel(sizes[draw_below(6)], &p)) continue;
             check(&g, &alone, p, seed);
             programs++;
         }

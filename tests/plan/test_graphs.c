@@ -419,6 +419,39 @@ static void an_output_named_as_a_feed_is_refused(void **state) {
     ct_graph_deinit(&graphs[0]), ct_graph_deinit(&graphs[1]);
 }
 
+// ---- what peers read ----
+static ct_status plan_of_rank(const char *text, int rank) {
+    ct_graph g, local;
+    ct_plan plan;
+    assert_ok(ct_graph_parse(&g, text, "test", ct_op_find));
+    assert_ok(ct_graph_verify(&g));
+    assert_ok(ct_graph_localise(&g, rank, &local));
+    const ct_graph *programs[CT_PROGRAMS] = {[CT_PROGRAM_MICRO] = &local};
+    ct_status status = ct_plan_make(programs, (ct_plan_options){.threads = 1}, &plan);
+    if (!status) ct_plan_deinit(&plan);
+    ct_graph_deinit(&local);
+    ct_graph_deinit(&g);
+    return status;
+}
+
+#define GATHERED(before)                                                                                                        \
+    "program micro {\n axis tp 2\n dim D model\n %0 = gradient g : f32[D=6] {tp: S(D)}\n %1 = feed x : f32[D=6] {tp: S(D)}\n" \
+    " %2 = feed first : i32[]\n %3 = all_gather(%0) : f32[D=6] @ forward m\n" before                                            \
+    " %4 = accumulate(%0, %1, %2) : f32[D=6] {tp: S(D)} @ forward n\n update g = %4\n output y = %3\n"
+
+// Rank 0 may be done with the gather, and change its part, while rank 1 still reads it; a later collective of both parts the two.
+static void what_peers_may_still_read_is_not_changed_in_place(void **state) {
+    (void)state;
+    for (int rank = 0; rank < 2; rank++) {
+        ct_status status = plan_of_rank(GATHERED("") "}", rank);
+        assert_non_null(status);
+        assert_int_equal(ct_error_code(status), CT_UNSUPPORTED);
+        assert_string_equal(ct_error_text(status),
+                            "accumulate in n changes what other ranks may still be reading for all_gather in m (planning program micro)");
+        assert_ok(plan_of_rank(GATHERED(" %5 = all_gather(%1) : f32[D=6] @ forward m\n") " output z = %5\n}", rank));
+    }
+}
+
 // ---- what a caller finds by name ----
 static void an_output_that_is_part_of_a_value_is_found_where_it_is(void **state) {
     (void)state;
@@ -499,6 +532,7 @@ int main(void) {
         cmocka_unit_test(states_have_one_address_in_all_programs),
         cmocka_unit_test(a_state_of_two_sizes_is_refused),
         cmocka_unit_test(an_output_named_as_a_feed_is_refused),
+        cmocka_unit_test(what_peers_may_still_read_is_not_changed_in_place),
         cmocka_unit_test(an_output_that_is_part_of_a_value_is_found_where_it_is),
         cmocka_unit_test(the_hash_sees_every_part_of_a_graph),
     };

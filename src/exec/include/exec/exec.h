@@ -37,10 +37,12 @@ ct_status ct_exec_run_slots(ct_exec *exec, ct_program program, const int slots[C
 // between ranks, it runs to its end, as others need what it makes.
 ct_status ct_exec_find_nonfinite(ct_exec *exec, ct_program program, const int slots[CT_LIVES], char *out_text, size_t size);
 
-// When an instruction ran, in nanoseconds of the monotonic clock.
+// When an instruction ran, in nanoseconds of the monotonic clock, and how much it read of memory that is not this rank's: counted by address as it
+// read. What comes in messages is not among it.
 typedef struct {
     int program, instruction;
     uint64_t begin_ns, end_ns;
+    int64_t peer_bytes;
 } ct_span;
 
 // Caller's storage for spans; runs append while there is room.
@@ -52,5 +54,6 @@ typedef struct {
 // From here on runs record into `recording` (borrowed); NULL: no longer. Costs two clock readings an instruction.
 void ct_exec_record(ct_exec *exec, ct_recording *recording);
 
-// The space, for tests of the memory's truth.
+// The space, and this rank's part of the node's shared one (NULL: nothing is shared), for tests of the memory's truth.
 void *ct_exec_space(ct_exec *exec, size_t *out_bytes);
+void *ct_exec_shared_space(ct_exec *exec, size_t *out_bytes);

@@ -30,6 +30,18 @@ int ct_move_pieces(const ct_graph *placed, const ct_node *move, int rank, ct_pie
 // Bytes that the rank gets from others.
 double ct_move_bytes(const ct_graph *placed, const ct_node *move, int rank);
 
+// Where the values of a placed program lie within memory that they share with others: views in what they look at, what is changed in place where it
+// was, operands of a concatenation one behind another. Caller deinits.
+typedef struct {
+    const ct_graph *placed; // borrowed
+    int *parent, *node, *operand; // by value: what it lies in (-1: nothing), the node that says so, and its operand where that joins operands
+} ct_inner;
+void ct_inner_find(const ct_graph *placed, ct_inner *out_inner);
+void ct_inner_deinit(ct_inner *inner);
+
+// Bytes from the beginning of that memory to the value, on a rank: the memory begins at the same place on all ranks, what lies in it need not.
+size_t ct_inner_bytes(const ct_inner *inner, int value, int rank);
+
 // Ranks whose memory a rank can read: [first, first + count), itself among them; count 0: all. per_node tells every rank the same: nodes hold so
 // many consecutive ranks, from rank 0 on; 1 where they don't all, and every group then counts as one of several nodes.
 typedef struct {
