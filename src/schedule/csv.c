@@ -1,8 +1,9 @@
-// A schedule from a file. Ranks write down what they compute; who has which stage follows from that.
+// A schedule from a file: ranks write down what they compute; who has which stage follows from that. And the costs of stages from another one.
 #include "schedule/schedule.h"
 #include "base/file.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,5 +98,42 @@ ct_status ct_schedule_read_csv(const char *path, int ranks, int micros, ct_sched
     free(text);
     if (status) ct_schedule_deinit(&s);
     else *out = s;
+    return status;
+}
+
+// ---- costs ----
+static ct_status read_cost(const char *path, int line, const char *text, int stage, ct_stage_cost *out) {
+    int number;
+    char rest;
+    ct_stage_cost c = {.saved_bytes = 1};
+    int fields = sscanf(text, "%d,%lf,%lf,%lf %c", &number, &c.forward_s, &c.input_grad_s, &c.weight_grad_s, &rest);
+    int possible = c.forward_s >= 0 && c.input_grad_s >= 0 && c.weight_grad_s >= 0 && isfinite(c.forward_s + c.input_grad_s + c.weight_grad_s);
+    CT_CHECK(fields == 4 && possible, CT_INVALID,
+             "%s:%d: \"%.60s\": stage, and seconds of its forward, input gradient and weight gradients are wanted, as 0,0.01,0.01,0.01", path, line, text);
+    CT_CHECK(number == stage, CT_INVALID, "%s:%d: stage %d where stage %d is wanted", path, line, number, stage);
+    *out = c;
+    return CT_OK;
+}
+
+static ct_status read_costs(const char *path, char *text, int stages, ct_stage_cost *out) {
+    int stage = 0, line = 1;
+    for (char *at = text, *next; at && *at; at = next, line++) {
+        next = strchr(at, '\n');
+        if (next) *next++ = 0;
+        at = trimmed(at);
+        if (!*at || (line == 1 && !isdigit((unsigned char)*at))) continue;
+        CT_CHECK(stage < stages, CT_INVALID, "%s:%d: a line too many: there are %d stages", path, line, stages);
+        CT_TRY(read_cost(path, line, at, stage, &out[stage]));
+        stage++;
+    }
+    CT_CHECK(stage == stages, CT_INVALID, "%s: costs of %d stages, %d are wanted", path, stage, stages);
+    return CT_OK;
+}
+
+ct_status ct_schedule_read_costs(const char *path, int stages, ct_stage_cost *out) {
+    char *text;
+    CT_TRY(ct_file_read(path, 1 << 20, &text, NULL));
+    ct_status status = read_costs(path, text, stages, out);
+    free(text);
     return status;
 }

@@ -151,9 +151,10 @@ typedef struct {
     int rounds; // micro-batches must fall into equal rounds
 } form;
 
-enum { GPIPE, ONE_F_ONE_B, LOOPED, INTERLEAVED, ZERO_BUBBLE, ZBV, DUAL, FORMS };
+enum { GPIPE, ONE_F_ONE_B, LOOPED, INTERLEAVED, ZERO_BUBBLE, ZBV, DUAL, AUTO, FORMS };
 static const form forms[FORMS] = {{"GPipe", 1, 0, 0},       {"1F1B", 1, 0, 0},          {"LoopedBFS", 0, 0, 0}, {"Interleaved1F1B", 0, 0, 1},
-                                  {"InterleavedZeroBubble", 0, 0, 1}, {"ZBVZeroBubble", 2, 1, 0}, {"DualPipeV", 2, 1, 0}};
+                                  {"InterleavedZeroBubble", 0, 0, 1}, {"ZBVZeroBubble", 2, 1, 0}, {"DualPipeV", 2, 1, 0},
+                                  {"Auto", 0, 1, 0}};
 
 static ct_status find(const char *name, int *out) {
     char known[256] = "";
@@ -178,10 +179,19 @@ static ct_status check(const form *f, int ranks, int local, int micros) {
             above);
 }
 
+static ct_status make_auto(int ranks, int local, int micros, ct_schedule *out) {
+    ct_stage_cost *costs = ct_malloc(sizeof *costs * (size_t)ranks * (size_t)local);
+    for (int k = 0; k < ranks * local; k++) costs[k] = (ct_stage_cost){1, 1, 1, 1};
+    ct_status status = ct_schedule_auto(ranks, local, micros, costs, 0, 0, out);
+    free(costs);
+    return status;
+}
+
 ct_status ct_schedule_make(const char *name, int ranks, int local, int micros, ct_schedule *out) {
     int which;
     CT_TRY(find(name, &which));
     CT_TRY(check(&forms[which], ranks, local, micros));
+    if (which == AUTO) return make_auto(ranks, local, micros, out);
     ct_schedule s = {.ranks = ranks, .stages = ranks * local, .micros = micros};
     snprintf(s.name, sizeof s.name, "%s", forms[which].name);
     s.rank_of = ct_malloc(sizeof(int) * (size_t)s.stages);

@@ -1,6 +1,7 @@
 // From [parallelism] to a pipeline: the schedule, which modules each stage has, which stages are this rank's.
 #include "train/pipeline.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ static const char *schedule_name(ct_cfg_schedule schedule) {
     case CT_CFG_INTERLEAVED_ZERO_BUBBLE: return "InterleavedZeroBubble";
     case CT_CFG_ZBV_ZERO_BUBBLE: return "ZBVZeroBubble";
     case CT_CFG_DUAL_PIPE_V: return "DualPipeV";
+    case CT_CFG_AUTO: return "Auto";
     default: return NULL;
     }
 }
@@ -97,26 +99,68 @@ int64_t ct_pipeline_micros(const ct_config *config) {
     return c->pipeline_parallel_degree > 1 ? config->training.local_batch_size / c->pipeline_parallel_microbatch_size : 1;
 }
 
-static ct_status make_compute(const ct_config *config, const ct_model *model, ct_schedule *out) {
+static ct_status set_modules(ct_arena *arena, const ct_config *config, const ct_model *model, int stages, ct_step_options *options) {
+    const char *const **modules = CT_ARENA_ARRAY(arena, const char *const *, stages + 1);
+    const ct_string_lists *lists = &config->parallelism.module_fqns_per_model_part;
+    CT_CHECK(lists->count == 0 || lists->count == stages, CT_INVALID, "%s: %d lists of modules for %d pipeline stages",
+             ct_config_origin_text(config, "parallelism.module_fqns_per_model_part"), lists->count, stages);
+    if (lists->count > 0) copy_lists(arena, lists, modules);
+    else CT_TRY(deal_layers(arena, config, model, stages, modules));
+    CT_TRY(check_parameters(config, model, modules, stages));
+    options->pipeline.stages = stages;
+    options->pipeline.modules = modules;
+    return CT_OK;
+}
+
+// Seconds of each stage, measured, or as a machine has them that does 1 TFLOP/s.
+static ct_status find_costs(ct_arena *arena, const ct_config *config, const ct_model *model, const ct_step_options *options, ct_stage_cost *out) {
+    const char *path = config->parallelism.pipeline_parallel_costs_csv;
+    if (path[0]) return ct_schedule_read_costs(path, options->pipeline.stages, out);
+    ct_stage_figures *figures;
+    CT_TRY(ct_step_figures(arena, model, options, &figures));
+    for (int s = 0; s < options->pipeline.stages; s++) {
+        const double *flops = figures[s].flops;
+        out[s] = (ct_stage_cost){1e-12 * flops[CT_PART_FORWARD], 1e-12 * flops[CT_PART_INPUT_GRAD], 1e-12 * flops[CT_PART_WEIGHT_GRAD], 1};
+    }
+    return CT_OK;
+}
+
+static ct_status make_auto(ct_arena *arena, const ct_config *config, const ct_model *model, int local, ct_step_options *options, ct_schedule *out) {
+    const ct_config_parallelism *c = &config->parallelism;
+    int pp = (int)c->pipeline_parallel_degree, stages = pp * local;
+    CT_CHECK(c->pipeline_parallel_slots <= INT_MAX, CT_INVALID, "parallelism.pipeline_parallel_slots = %lld: so many are not possible",
+             (long long)c->pipeline_parallel_slots);
+    ct_stage_cost *costs = CT_ARENA_ARRAY(arena, ct_stage_cost, stages);
+    CT_TRY(set_modules(arena, config, model, stages, options));
+    CT_TRY_AS(find_costs(arena, config, model, options, costs), "%s: costs of the pipeline's stages",
+              ct_config_origin_text(config, "parallelism.pipeline_parallel_costs_csv"));
+    CT_TRY_AS(ct_schedule_auto(pp, local, (int)ct_pipeline_micros(config), costs, 0, (int)c->pipeline_parallel_slots, out),
+              "%s: parallelism.pipeline_parallel_slots = %lld",
+              ct_config_origin_text(config, "parallelism.pipeline_parallel_slots"), (long long)c->pipeline_parallel_slots);
+    return CT_OK;
+}
+
+static ct_status make_compute(ct_arena *arena, const ct_config *config, const ct_model *model, ct_step_options *options, ct_schedule *out) {
     const ct_config_parallelism *c = &config->parallelism;
     const char *name = schedule_name(c->pipeline_parallel_schedule);
     int local, pp = (int)c->pipeline_parallel_degree, micros = (int)ct_pipeline_micros(config);
     if (name) {
         CT_TRY(count_stages(config, model->shape.n_layers, &local));
+        if (c->pipeline_parallel_schedule == CT_CFG_AUTO) return make_auto(arena, config, model, local, options, out);
         return ct_schedule_make(name, pp, local, micros, out);
     }
     CT_CHECK(c->pipeline_parallel_schedule_csv[0], CT_INVALID, "such a schedule comes from a file: parallelism.pipeline_parallel_schedule_csv is wanted");
     return ct_schedule_read_csv(c->pipeline_parallel_schedule_csv, pp, micros, out);
 }
 
-static ct_status make_schedule(const ct_config *config, const ct_model *model, ct_schedule *out) {
+static ct_status make_schedule(ct_arena *arena, const ct_config *config, const ct_model *model, ct_step_options *options, ct_schedule *out) {
     const ct_config_parallelism *c = &config->parallelism;
     CT_CHECK(config->training.local_batch_size % c->pipeline_parallel_microbatch_size == 0, CT_INVALID,
              "%s: training.local_batch_size = %lld is not a multiple of pipeline_parallel_microbatch_size = %lld",
              ct_config_origin_text(config, "training.local_batch_size"), (long long)config->training.local_batch_size,
              (long long)c->pipeline_parallel_microbatch_size);
     ct_schedule compute;
-    CT_TRY_AS(make_compute(config, model, &compute), "%s", ct_config_origin_text(config, "parallelism.pipeline_parallel_schedule"));
+    CT_TRY_AS(make_compute(arena, config, model, options, &compute), "%s", ct_config_origin_text(config, "parallelism.pipeline_parallel_schedule"));
     ct_status status = ct_schedule_verify(&compute);
     if (status) status = ct_error_note(status, "%s", c->pipeline_parallel_schedule_csv[0] ? c->pipeline_parallel_schedule_csv : compute.name);
     if (!status) status = ct_schedule_lower(&compute, out);
@@ -128,15 +172,8 @@ ct_status ct_setup_pipeline(ct_arena *arena, const ct_config *config, const ct_m
     int pp = ct_mesh_find(&options->parallel.mesh, "pp");
     *out = (ct_schedule){0};
     if (pp < 0) return CT_OK;
-    CT_TRY(make_schedule(config, model, out));
-    const char *const **modules = CT_ARENA_ARRAY(arena, const char *const *, out->stages + 1);
-    const ct_string_lists *lists = &config->parallelism.module_fqns_per_model_part;
-    CT_CHECK(lists->count == 0 || lists->count == out->stages, CT_INVALID, "%s: %d lists of modules for %d pipeline stages",
-             ct_config_origin_text(config, "parallelism.module_fqns_per_model_part"), lists->count, out->stages);
-    if (lists->count > 0) copy_lists(arena, lists, modules);
-    else CT_TRY(deal_layers(arena, config, model, out->stages, modules));
-    CT_TRY(check_parameters(config, model, modules, out->stages));
-    options->pipeline = (ct_step_pipeline){.stages = out->stages, .modules = modules};
+    CT_TRY(make_schedule(arena, config, model, options, out));
+    if (!options->pipeline.modules) CT_TRY(set_modules(arena, config, model, out->stages, options));
     options->pipeline.joint = 1;
     for (int r = 0; r < out->ranks; r++)
         for (int i = 0; i < out->of[r].count; i++) options->pipeline.joint &= out->of[r].list[i].act != CT_ACT_I;

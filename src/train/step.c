@@ -292,6 +292,21 @@ static ct_status make_pipeline(const ct_model *model, const ct_step_options *o, 
     return cut_all(model, o, &step->whole_eval, cut_eval, step);
 }
 
+ct_status ct_step_figures(ct_arena *arena, const ct_model *model, const ct_step_options *options, ct_stage_figures **out) {
+    ct_step step = {0};
+    ct_step_options o = *options;
+    o.rank = o.pipeline.local_count = o.pipeline.joint = 0;
+    o.parallel.choices = NULL;
+    ct_status status = make_joint(model, &o, &step.whole_micro);
+    if (!status) status = cut_all(model, &o, &step.whole_micro, cut_micro, &step);
+    if (!status) {
+        *out = CT_ARENA_ARRAY(arena, ct_stage_figures, step.stages);
+        memcpy(*out, step.figures, sizeof **out * (size_t)step.stages);
+    }
+    ct_step_deinit(&step);
+    return status;
+}
+
 static ct_status make_training(const ct_model *model, const ct_step_options *o, ct_step *step) {
     ct_graph *micro = &step->programs[CT_PROGRAM_MICRO];
     step->has[CT_PROGRAM_MICRO] = 1;

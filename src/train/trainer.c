@@ -67,6 +67,27 @@ static ct_status check_same_config(ct_trainer *t) {
     return CT_OK;
 }
 
+static int64_t schedule_hash(const ct_schedule *s) { // FNV-1a
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int r = 0; r < s->ranks; r++)
+        for (int i = 0; i < s->of[r].count; i++) {
+            ct_action a = s->of[r].list[i];
+            const int words[] = {r, (int)a.act, a.stage, a.micro};
+            for (int w = 0; w < 4; w++) hash = (hash ^ (uint64_t)words[w]) * 0x100000001b3u;
+        }
+    return (int64_t)(hash >> 2);
+}
+
+// A schedule may come from a file, or be searched by costs from one, and each rank reads its own.
+static ct_status make_schedule(ct_trainer *t) {
+    CT_TRY(ct_trainer_agree(t, ct_setup_pipeline(&t->arena, t->config, &t->model, &t->options, &t->schedule)));
+    if (!t->comm) return CT_OK;
+    int64_t hash = schedule_hash(&t->schedule), range[2] = {hash, -hash};
+    CT_TRY(ct_comm_max_i64(t->comm, range, 2));
+    CT_CHECK(range[0] == -range[1], CT_INVALID, "the ranks have different pipeline schedules: files of actions or costs must be the same for all");
+    return CT_OK;
+}
+
 // Ranks that are more than their machine's cores compute on those cores only.
 static double teams_of_job(const ct_trainer *t) {
     if (!t->comm) return 1;
@@ -84,7 +105,7 @@ static ct_status create(ct_trainer *t) {
     CT_TRY(ct_setup_step_options(&t->arena, c, &t->model, &parallel, t->rank, &t->options));
     CT_TRY(ct_threads_of_rank(c, t->comm, &t->options.plan.threads, &t->first_core));
     if (t->comm) t->options.plan.near = (ct_near){t->rank - ct_comm_near_index(t->comm), ct_comm_near_count(t->comm), ct_comm_per_node(t->comm)};
-    CT_TRY(ct_setup_pipeline(&t->arena, c, &t->model, &t->options, &t->schedule));
+    CT_TRY(make_schedule(t));
     t->share = ct_share_of(&t->options, c);
     CT_TRY(ct_setup_micro_batches(c, t->share.data_ranks, &t->micro_batches));
     CT_TRY(ct_trainer_agree(t, t->rank == 0 ? ct_metrics_check_free(c) : CT_OK));

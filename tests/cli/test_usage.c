@@ -224,6 +224,27 @@ static void a_dump_folder_that_cannot_be_is_one_message(void **state) {
     expect(s, 1, "/proc/self/nothing", "train " CONFIG " --job.dump_folder /proc/self/nothing --training.steps 1");
 }
 
+// Costs for all stages, by stage and from a file are the same where they say the same; lists of other lengths and memory for nobody are refused.
+static void schedules_take_costs_by_stage(void **state) {
+    scene *s = *state;
+    static const char file[] = "stage,forward_s,input_grad_s,weight_grad_s\n0,2,2,1\n1,3,2,1\n";
+    write_scene_file(s, "costs.csv", file, sizeof file - 1);
+    expect(s, 0, "1F1B: 2 stages on 2 ranks, 3 micro-batches: 23 s", "schedule 1F1B --ranks 2 --micros 3 --costs 2:3,2,1"); // 2 + 3 × 6 + 3
+    char *by_list = ct_strdup(s->out);
+    assert_int_equal(run(s, "schedule 1F1B --ranks 2 --micros 3 --costs ~/costs.csv"), 0);
+    assert_string_equal(s->out, by_list);
+    free(by_list);
+    expect(s, 0, "bubble 0.00", "schedule Auto --ranks 1 --micros 4 --stages-per-rank 2 --slots 2 --costs 2:3,2,1");
+    expect(s, 1, "3 numbers for 4 stages", "schedule auto --ranks 2 --micros 3 --costs 1,1:1:1,1");
+    expect(s, 1, "one for each of the 2 stages", "schedule auto --ranks 1 --micros 3 --costs 1,1:1:1,1");
+    expect(s, 1, "--costs 1,1: three numbers, or lists, are wanted", "schedule auto --ranks 1 --micros 3 --costs 1,1");
+    expect(s, 1, "a number above 0", "schedule auto --ranks 1 --micros 3 --costs 1,-1,1");
+    expect(s, 1, "costs of 2 stages, 4 are wanted", "schedule auto --ranks 2 --micros 3 --costs ~/costs.csv");
+    expect(s, 1, "may save 1 at once, but one micro-batch of its stages takes 2", "schedule auto --ranks 2 --micros 3 --slots 1");
+    expect(s, 1, "only Auto can be told", "schedule GPipe --ranks 2 --micros 3 --slots 1");
+    expect(s, 2, "--slots", "schedule auto --ranks 2 --micros 3 --slots x");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_open, scene_close)
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -237,6 +258,7 @@ int main(void) {
         TEST(damaged_tokenizers_and_empty_text_are_one_message),
         TEST(a_corpus_of_another_tokenizer_is_refused),
         TEST(output_that_cannot_be_written_is_an_error),
+        TEST(schedules_take_costs_by_stage),
         TEST(a_dump_folder_that_cannot_be_is_one_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,7 +311,7 @@ static void numbers_that_do_not_fit_are_refused_with_those_that_do(void **state)
         const char *name;
         int ranks, local, micros;
         const char *text;
-    } cases[] = {{"2F2B", 2, 1, 4, "there are GPipe, 1F1B, LoopedBFS"},     {"1F1B", 2, 2, 4, "1F1B has 1 stage a rank, not 2"},
+    } cases[] = {{"2F2B", 2, 1, 4, "DualPipeV, Auto"},     {"1F1B", 2, 2, 4, "1F1B has 1 stage a rank, not 2"},
                  {"ZBVZeroBubble", 2, 3, 4, "2 stages a rank, not 3"},      {"DualPipeV", 4, 2, 7, "at least 8 micro-batches, not 7"},
                  {"Interleaved1F1B", 4, 2, 9, "8 or 10 would"},             {"GPipe", 2, 1, 0, "at least 1 of each"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

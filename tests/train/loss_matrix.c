@@ -71,7 +71,7 @@ static void run_mesh(mesh_cell c, int64_t steps) {
 }
 
 // ---- pipelines ----
-static const char *const schedules[] = {"GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"};
+static const char *const schedules[] = {"GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV", "Auto"};
 static const char *const deep[] = {"--model.args.n_layers", "16", NULL}; // two stages of one layer on each of 8 ranks
 
 static void run_schedule(mesh_cell c, int64_t steps, const mesh_result *without) {

@@ -64,6 +64,7 @@ typedef enum {
     CT_CFG_INTERLEAVED_ZERO_BUBBLE,
     CT_CFG_ZBV_ZERO_BUBBLE,
     CT_CFG_DUAL_PIPE_V,
+    CT_CFG_AUTO,             // ext: searched
     CT_CFG_SCHEDULE_SINGLE,  // the schedule comes from pipeline_parallel_schedule_csv
     CT_CFG_SCHEDULE_MULTI,   // the same
     CT_CFG_SCHEDULE_RUNTIME, // the same
@@ -201,6 +202,8 @@ typedef struct {
     ct_opt_int pipeline_parallel_layers_per_stage;
     ct_cfg_schedule pipeline_parallel_schedule;
     const char *pipeline_parallel_schedule_csv; // "": none
+    const char *pipeline_parallel_costs_csv;    // ext; "": by FLOPs
+    int64_t pipeline_parallel_slots;            // ext; of Auto, micro-batches that a rank's stages save; 0: the usual
     int64_t pipeline_parallel_microbatch_size;  // sequences
     bool pipeline_parallel_expert_parallel_overlap;
     int64_t context_parallel_degree;

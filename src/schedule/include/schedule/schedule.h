@@ -40,8 +40,8 @@ typedef struct {
     ct_actions *of;     // by rank, in order
 } ct_schedule;
 
-// The schedule of this name (torch's: "GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"; case
-// doesn't matter) on `ranks` ranks of `local` stages each, compute actions only. Weight gradients of a stage come in ascending order of
+// The schedule of this name (torch's: "GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"; and ours,
+// "Auto", here for equal costs and its usual memory; case doesn't matter) on `ranks` ranks of `local` stages each, compute actions only. Weight gradients of a stage come in ascending order of
 // micro-batches. CT_INVALID: no such name (the message lists them), or numbers that it can't do (the message says which it can).
 ct_status ct_schedule_make(const char *name, int ranks, int local, int micros, ct_schedule *out_schedule);
 void ct_schedule_deinit(ct_schedule *schedule);
@@ -81,6 +81,10 @@ typedef struct {
     double begin_s, end_s;
 } ct_action_time;
 
+// Forward, input-grad and weight-grad seconds of `stages` stages from a CSV file as a profile writes it, pipeline_costs.csv: a line
+// "stage,forward_s,input_grad_s,weight_grad_s" (may be missing), then one a stage in their order. saved_bytes is 1. CT_INVALID says file, line and why.
+ct_status ct_schedule_read_costs(const char *path, int stages, ct_stage_cost *out_costs);
+
 // Each action as soon as its rank is free and what it needs is there, a message taking transfer_s. Caller deinits.
 typedef struct {
     int ranks;
@@ -93,6 +97,27 @@ void ct_schedule_times_deinit(ct_schedule_times *times);
 
 // The part of all ranks' time in which they wait: 1 − Σ busy / (ranks × step).
 double ct_schedule_bubble(const ct_schedule_times *times);
+
+// ---- made for given costs ----
+
+// What is to be scheduled.
+typedef struct {
+    int ranks, stages, micros;
+    const int *rank_of;         // by stage
+    const ct_stage_cost *costs; // by stage
+    double transfer_s;          // of a message between ranks
+    const double *limit_bytes;  // by rank: what it may save at once, in the measure of costs[].saved_bytes (1 each: the limit counts micro-batches)
+} ct_schedule_problem;
+
+// "Auto": a short schedule of these stages within this memory (ct_schedule_simulate's peak_bytes), compute actions only, backwards taken apart: list
+// scheduling by many tastes, the best ones improved along their critical paths. No named schedule is among its candidates; forwards, input gradients and
+// weight gradients of a stage come in ascending order of micro-batches. The same problem gives the same schedule on every rank and machine.
+// CT_INVALID: a rank's limit holds less than one micro-batch of all its stages. 16 ranks × 2 stages × 64 micro-batches take less than a second.
+ct_status ct_schedule_search(const ct_schedule_problem *problem, ct_schedule *out_schedule);
+
+// The same of `local` stages a rank, which go to the ranks and back and so on, each rank saving at most `slots` micro-batches of its stages together;
+// 0: as many as 1F1B does in all, and at least two a rank as in ZB-2P: ranks × max(local, 2). Costs by stage.
+ct_status ct_schedule_auto(int ranks, int local, int micros, const ct_stage_cost *costs, double transfer_s, int slots, ct_schedule *out_schedule);
 
 // ---- to look at ----
 

@@ -77,6 +77,10 @@ enum { CT_PART_UNSHARD = CT_PARTS, CT_PART_REDUCE, CT_PART_EVAL }; // further pr
 ct_status ct_step_make(const ct_model *model, const ct_step_options *options, ct_step *out_step);
 void ct_step_deinit(ct_step *step);
 
+// Figures of options->pipeline.modules' stages before they have a schedule, backwards taken apart, for the mesh's first rank: the same whatever
+// options->rank is. In the arena. Costs a part of ct_step_make.
+ct_status ct_step_figures(ct_arena *arena, const ct_model *model, const ct_step_options *options, ct_stage_figures **out_figures);
+
 // The mesh of all its programs.
 const ct_mesh *ct_step_mesh(const ct_step *step);
 
