@@ -193,6 +193,63 @@ static void every_mesh_has_the_formulas_average(void **state) {
     free(alone), free(piped);
 }
 
+// ---- validation ----
+// A rank's averages where its weights are, and back.
+static ct_status validate_rank(void *context, ct_comm *comm) {
+    mesh_job *j = context;
+    ct_trainer *t;
+    CT_TRY(ct_trainer_create(j->config, comm, &t));
+    float *before = ct_calloc(MOST, sizeof *before), *after = ct_calloc(MOST, sizeof *after);
+    double plain, average, put, again;
+    int64_t tokens;
+    ct_step_report report;
+    ct_status status = ct_trainer_step(t, &report);
+    if (!status) status = ct_trainer_step(t, &report);
+    int64_t n = copy_state(t, 0, before);
+    if (!status) status = ct_trainer_validate(t, &plain, &tokens);
+    if (!status) status = ct_trainer_validate_average(t, &average, &tokens);
+    copy_state(t, 0, after);
+    int is_same = !memcmp(before, after, sizeof(float) * (size_t)n);
+    if (!status) status = ct_trainer_validate(t, &again, &tokens);
+    for (int i = 0; i < t->model.parameters_count && !status; i++) { // by hand
+        ct_arena arena = {0};
+        const char *name = t->model.parameters[i].name, *of = ct_average_name(&arena, name);
+        int owner;
+        if (ct_state_is_here(&t->step, of)) {
+            ct_region region = ct_region_of_state(&t->step, t->rank, of, &owner);
+            size_t bytes = sizeof(float);
+            for (int d = 0; d < t->model.parameters[i].type.dims_count; d++) bytes *= (size_t)region.extent[d];
+            memcpy(ct_exec_data(t->exec, name), ct_exec_data(t->exec, of), bytes);
+        }
+        ct_arena_deinit(&arena);
+    }
+    if (!status) status = ct_trainer_validate(t, &put, &tokens);
+    if (!status && !(is_same && plain == again && average == put && average != plain))
+        status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "same %d, weights %.9g then %.9g, average %.9g, by hand %.9g", is_same, plain, again, average, put);
+    if (!status && !ct_comm_rank(comm)) j->errors[0] = average;
+    ct_trainer_destroy(t);
+    free(before), free(after);
+    return status;
+}
+
+static void validation_takes_the_average_and_gives_the_weights_back(void **state) {
+    (void)state;
+    static const char *const more[] = {"--validation.enable", "--validation.seq_len", "96", "--validation.local_batch_size", "1",
+                                       "--validation.steps", "6", "--validation.dataset", "c4_test", "--validation.dataset_path",
+                                       "tests/train/fixtures/titan/text", NULL};
+    const mesh_cell cells[] = {{MESH(1, 1, 1, 1)}, {MESH(1, 1, 1, 1), .dtype = "bfloat16"}, {MESH(2, 2, 1, 1)}, {MESH(1, 2, 1, 2), .dtype = "bfloat16"},
+                               {MESH(1, 1, 2, 1)}, {MESH(1, 2, 1, 1), .pp = 2, .local_batch = 4}};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        given g;
+        give(&formulas[0], &g, more);
+        mesh_cell cell = cells[i];
+        cell.more = g.overrides;
+        mesh_job j = {0};
+        assert_ok(mesh_on_ranks(&cell, STEPS, validate_rank, &j, &j.config));
+        printf("validation of the average: %.7g\n", j.errors[0]);
+    }
+}
+
 // ---- stops ----
 static void run_to(titan_case *c, int64_t until) {
     while (ct_trainer_position(c->trainer) < until) {
@@ -306,6 +363,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_average_is_the_formulas),
         cmocka_unit_test(every_mesh_has_the_formulas_average),
+        cmocka_unit_test(validation_takes_the_average_and_gives_the_weights_back),
         cmocka_unit_test(a_stop_changes_no_bit_of_the_average),
         cmocka_unit_test(an_average_begins_with_the_weights_of_a_checkpoint_without_one),
         cmocka_unit_test(another_mesh_loads_the_average),
