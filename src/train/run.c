@@ -5,9 +5,10 @@
 #include "train/curve.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-static volatile sig_atomic_t stop_signal; // the one thing a handler may touch
+static atomic_int stop_signal; // a handler may write it, and every rank's thread reads it
 
 static void on_signal(int number) { stop_signal = number; }
 
