@@ -47,6 +47,7 @@ static const bench_op ops[] = {
     {"wide_sum", "f25165824 l21 z", "=1", {1}, 0, 1},
     {"wide_sum", "f1048576 l21 z", "=1", {1}, 0, 1},
     {"adamw", "f8388608 f8388608 f8388608 f8388608 f d2", "=0 =1 =2", {1, 0.9, 0.95, 1e-8, 0.1}, 0, 1},
+    {"adamw_ema", "f8388608 f8388608 f8388608 f8388608 f d3 f8388608", "=0 =1 =2 =6", {1, 0.9, 0.95, 1e-8, 0.1}, 0, 1},
     {"attention",
      "x4,512,4,3,64 x4,512,4,64 x4,512,4,64 i4,512 i4,512 z4,512 z4,512",
      "x4,512,4,3,64 f4,512,4,3",
@@ -147,7 +148,7 @@ static void fill(ct_tensor *t, char letter) {
         if (letter == 'i') ((int32_t *)t->data)[i] = last == 1 ? 1 << 20 : (int32_t)(i % last);
         if (letter == 't') ((int32_t *)t->data)[i] = (int32_t)(seed >> 8) % 32000;
     }
-    if (letter == 'd') memcpy(t->data, (double[]){1e-3, 10}, 16);
+    if (letter == 'd') memcpy(t->data, (double[]){1e-3, 10, 1e-3}, sizeof(double) * (size_t)t->dims[0]);
 }
 
 // Reads the next operand of *text; counts its bytes.

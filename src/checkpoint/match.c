@@ -43,9 +43,11 @@ static int is_ignored(const char *name, const ct_load_options *options) {
 
 // May the tensor be missing? `stored` is sorted by name.
 static int may_be_missing(const char *name, const by_name_entry *stored, int count, const ct_load_options *options) {
-    const char *prefix = options->optional_prefix;
+    const char *prefix = NULL;
     if (options->allow_missing) return 1;
-    if (!prefix || strncmp(name, prefix, strlen(prefix))) return 0;
+    for (int i = 0; i < options->optional_count && !prefix; i++)
+        if (!strncmp(name, options->optional_prefixes[i], strlen(options->optional_prefixes[i]))) prefix = options->optional_prefixes[i];
+    if (!prefix) return 0;
     for (int i = 0; i < count; i++)
         if (!strncmp(stored[i].name, prefix, strlen(prefix))) return 0;
     return 1;

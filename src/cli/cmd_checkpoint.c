@@ -17,7 +17,7 @@ static const char help[] =
     "usage: ctitan checkpoint list FOLDER [--json]\n"
     "       ctitan checkpoint verify FOLDER [--json]\n"
     "       ctitan checkpoint import SOURCE OUT [--dtype f32|bf16] [--heads N] [--json]\n"
-    "       ctitan checkpoint export CHECKPOINT OUT [--step N] [--dtype f32|bf16|f16] [--json]\n"
+    "       ctitan checkpoint export CHECKPOINT OUT [--step N] [--dtype f32|bf16|f16] [--ema] [--json]\n"
     "\n"
     "list shows the checkpoints (step-N) in a folder: step, bytes, age, and whether each is whole. verify reads all of one, or of all in a\n"
     "folder, and compares every checksum; the first bad tensor is named and the exit status is 1.\n"
@@ -29,12 +29,13 @@ static const char help[] =
     "  --dtype T      element type to store (import: as it is; export: f32)\n"
     "  --heads N      import without config.json: the number of attention heads\n"
     "  --step N       export: this step instead of the newest\n"
+    "  --ema          export: the average of the weights (optimizer.ema_decay) instead of them\n"
     "  --progress, --no-progress   show how far it is (default: on a terminal)\n"
     "  --json         print the result as JSON\n";
 
 typedef struct {
     const char *paths[2];
-    int count, json, progress;
+    int count, json, progress, ema;
     const char *dtype;
     int64_t heads, step;
 } arguments;
@@ -49,6 +50,7 @@ static ct_status parse_number(const char *name, const char *text, int64_t *out) 
 
 static ct_status parse_option(int argc, char **argv, int *i, arguments *a) {
     const char *name = argv[*i];
+    if (!strcmp(name, "--ema")) return a->ema = 1, CT_OK;
     if (!strcmp(name, "--json")) return a->json = 1, CT_OK;
     if (!strcmp(name, "--progress")) return a->progress = 1, CT_OK;
     if (!strcmp(name, "--no-progress")) return a->progress = 0, CT_OK;
@@ -213,6 +215,7 @@ static ct_status verify(const arguments *a) {
 typedef struct {
     const ct_weights *weights;
     const ct_checkpoint *checkpoint; // one of the two
+    const char *prefix; // of a name in the checkpoint; NULL: none
     void *buffer;
     size_t bytes;
     meter meter;
@@ -231,7 +234,11 @@ static ct_status fetch(void *context, const ct_named_tensor *tensor, const void 
     ct_named_tensor target = *tensor;
     target.data = t->buffer;
     const ct_load_options options = {.allow_unexpected = 1};
-    CT_TRY(t->weights ? ct_weights_load(t->weights, &options, &target, 1) : ct_checkpoint_load(t->checkpoint, &options, &target, 1));
+    char *name = ct_format("%s%s", t->prefix ? t->prefix : "", tensor->name);
+    target.name = name;
+    ct_status status = t->weights ? ct_weights_load(t->weights, &options, &target, 1) : ct_checkpoint_load(t->checkpoint, &options, &target, 1);
+    free(name);
+    CT_TRY(status);
     *out_data = t->buffer;
     return CT_OK;
 }
@@ -332,16 +339,24 @@ static ct_dtype fetched_dtype(const ct_checkpoint *checkpoint, const char *name)
     return CT_F32;
 }
 
+static int has_average(const ct_checkpoint *checkpoint) {
+    for (int i = 0; i < ct_checkpoint_count(checkpoint); i++)
+        if (!strncmp(ct_checkpoint_tensor(checkpoint, i).name, CT_AVERAGE_PREFIX, strlen(CT_AVERAGE_PREFIX))) return 1;
+    return 0;
+}
+
 static ct_status export_checkpoint(const arguments *a, const ct_checkpoint *checkpoint) {
     ct_hf_export_options options = {.folder = a->paths[1], .fetch = fetch, .progress = show_transfer};
     ct_llama_shape shape;
     CT_TRY(parse_export_dtype(a->dtype, &options.dtype));
     CT_TRY(ct_llama_shape_from_state(checkpoint, &shape));
+    CT_CHECK(!a->ema || has_average(checkpoint), CT_NOT_FOUND, "--ema: %s holds no average of the weights (optimizer.ema_decay)",
+             ct_checkpoint_path(checkpoint));
     ct_arena arena = {0};
     ct_named_tensor *tensors;
     int count = ct_llama_tensors(&arena, &shape, &tensors);
     for (int i = 0; i < count; i++) tensors[i].dtype = fetched_dtype(checkpoint, tensors[i].name);
-    transfer t = {.checkpoint = checkpoint, .meter = meter_of(a, "export")};
+    transfer t = {.checkpoint = checkpoint, .prefix = a->ema ? CT_AVERAGE_PREFIX : NULL, .meter = meter_of(a, "export")};
     options.context = &t;
     ct_status status = ct_hf_export(&options, &shape, tensors, count);
     end_progress(&t.meter);

@@ -11,6 +11,7 @@ static const char help[] =
     "usage: ctitan generate FILE.toml [options] [--section.key value …]\n\n"
     "  --checkpoint PATH   weights: a checkpoint (its folder, or the folder of all), a Hugging Face folder, a llama2.c .bin;\n"
     "                      default: the newest in job.dump_folder\n"
+    "  --ema               the checkpoint's average of the weights (optimizer.ema_decay) instead of them\n"
     "  --prompt TEXT       what to go on from (default: nothing but BOS)\n"
     "  --tokens N          new tokens at the most (200)\n"
     "  --temperature T     0: the likeliest token each time (1.0)\n"
@@ -24,7 +25,7 @@ static const char help[] =
 typedef struct {
     const char *checkpoint, *prompt;
     ct_sampling sampling;
-    int ids, logits, no_bos;
+    int ids, logits, no_bos, ema;
 } arguments;
 
 // ---- arguments ----
@@ -72,6 +73,7 @@ static int parse(int *argc, char **argv, arguments *a) {
         if (!strcmp(argv[i], "--ids")) a->ids = 1;
         else if (!strcmp(argv[i], "--logits")) a->logits = 1;
         else if (!strcmp(argv[i], "--no-bos")) a->no_bos = 1;
+        else if (!strcmp(argv[i], "--ema")) a->ema = 1;
         else {
             int taken = take(a, argv[i], value, &wanted);
             if (taken < 0) return ct_misuse("generate", "%s %s: %s is wanted", argv[i], value ? value : "has no value", wanted), 0;
@@ -131,7 +133,7 @@ static ct_status with_tokenizer(const ct_config *config, const ct_tokenizer *tok
         status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "nothing to start from: there is no BOS, and --prompt is empty");
     ct_generator *g = NULL;
     int64_t capacity = (int64_t)prompt.count + (a->logits ? 0 : a->sampling.max_new_tokens);
-    if (!status) status = ct_generator_create(config, a->checkpoint, capacity, &g);
+    if (!status) status = ct_generator_create(config, a->checkpoint, a->ema, capacity, &g);
     if (!status && info->vocab_size > ct_generator_model(g)->shape.vocab_size)
         status = ct_error_make(CT_INVALID, __FILE__, __LINE__, "the tokenizer at %s has %d ids, the model's vocabulary is %lld",
                                config->model.hf_assets_path, info->vocab_size, (long long)ct_generator_model(g)->shape.vocab_size);

@@ -111,6 +111,8 @@ static const config_key keys[] = {
     {"validation", "steps", KEY_INT, .offset = AT(validation.steps), .default_text = "-1",
      .range = &config_at_least_1_or_minus_1, .unit = "steps",
      .help = "Batches of one validation; -1: the whole set."},
+    {"validation", "ema", KEY_BOOL, .offset = AT(validation.ema), .default_text = "false", .source = FROM_US,
+     .help = "Measure the loss of the averaged weights (optimizer.ema_decay) too."},
     {"validation.dataloader", "num_workers", KEY_INT, .offset = AT(validation.dataloader.num_workers),
      .default_text = "0", .range = &config_at_least_0, .use = USE_NONE, .why = one_worker,
      .help = "Processes that read data."},

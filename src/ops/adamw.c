@@ -1,4 +1,5 @@
 // AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), and with `l2` Adam (Kingma & Ba 2015, arXiv 1412.6980), in torch's order of operations, with clipping folded in: one pass over memory.
+// adamw_ema also moves the weights' exponential moving average (Polyak & Juditsky 1992) in that pass.
 #include "part.h"
 
 #include <math.h>
@@ -19,6 +20,7 @@ static void reference(const ct_reference *call) {
         call->out[0][i] = p;
         call->out[1][i] = m;
         call->out[2][i] = v;
+        if (call->out[3]) call->out[3][i] = call->in[6][i] + (isfinite(clip) ? call->in[5][2] * (p - call->in[6][i]) : 0);
     }
 }
 
@@ -33,6 +35,17 @@ const ct_op ct_op_adamw = {
     .reference = reference,
 };
 
+const ct_op ct_op_adamw_ema = {
+    .name = "adamw_ema",
+    .formula = "adamw; then e += w (p - e), w the third scalar; nothing where clip is not finite",
+    .rule = "*, *, *, *, , s!, * -> *, *, *, *",
+    .dtypes = "fffffdf>ffff",
+    .inputs = 7, .outputs = 4,
+    .attrs = {"lr_scale", "beta1", "beta2", "eps", "weight_decay", "l2"},
+    .must_alias = {1, 2, 3, 7},
+    .reference = reference,
+};
+
 void ct_adamw(ct_graph *g, ct_value p, ct_value m, ct_value v, ct_value grad, ct_value clip, ct_value scalars,
               ct_adamw_options options, ct_value *out_p, ct_value *out_m, ct_value *out_v) {
     const double attrs[] = {options.lr_scale, options.beta1, options.beta2, options.eps, options.weight_decay, options.l2};
@@ -40,4 +53,10 @@ void ct_adamw(ct_graph *g, ct_value p, ct_value m, ct_value v, ct_value grad, ct
     *out_p = ct_node_output(g, node, 0);
     *out_m = ct_node_output(g, node, 1);
     *out_v = ct_node_output(g, node, 2);
+}
+
+void ct_adamw_ema(ct_graph *g, const ct_value state[4], ct_value grad, ct_value clip, ct_value scalars, ct_adamw_options options, ct_value out[4]) {
+    const double attrs[] = {options.lr_scale, options.beta1, options.beta2, options.eps, options.weight_decay, options.l2};
+    int node = ct_build_node(g, &ct_op_adamw_ema, 7, (ct_value[]){state[0], state[1], state[2], grad, clip, scalars, state[3]}, attrs, NULL);
+    for (int i = 0; i < 4; i++) out[i] = ct_node_output(g, node, i);
 }

@@ -7,7 +7,7 @@ extern const ct_op ct_op_matmul, ct_op_matmul_dx, ct_op_matmul_dw, ct_op_matmul_
     ct_op_accumulate, ct_op_silu_mul, ct_op_silu_mul_grad, ct_op_silu_mul_grad_y, ct_op_embed, ct_op_embed_dw, ct_op_embed_dw_acc,
     ct_op_rmsnorm, ct_op_rmsnorm_grad, ct_op_rmsnorm_grad_y, ct_op_rope_angles, ct_op_rope, ct_op_attention, ct_op_attention_grad,
     ct_op_lm_loss, ct_op_vocab_max, ct_op_vocab_sumexp, ct_op_vocab_pick, ct_op_token_loss, ct_op_vocab_grad,
-    ct_op_wide_sum, ct_op_wide_of, ct_op_wide_total, ct_op_wide_norm, ct_op_clip_factor, ct_op_adamw, ct_op_cache_write, ct_op_split, ct_op_merge,
+    ct_op_wide_sum, ct_op_wide_of, ct_op_wide_total, ct_op_wide_norm, ct_op_clip_factor, ct_op_adamw, ct_op_adamw_ema, ct_op_cache_write, ct_op_split, ct_op_merge,
     ct_op_slice, ct_op_concat, ct_op_all_gather, ct_op_reduce_scatter, ct_op_all_reduce, ct_op_all_to_all, ct_op_local_slice,
     ct_op_reshard, ct_op_stage_part, ct_op_reduce_accumulate, ct_op_rotate, ct_op_attention_block, ct_op_attention_block_grad,
     ct_op_attention_merge;
@@ -21,7 +21,7 @@ const ct_op *const ct_ops[] = {
     &ct_op_rope_angles, &ct_op_rope,
     &ct_op_attention, &ct_op_attention_grad, &ct_op_attention_block, &ct_op_attention_block_grad, &ct_op_attention_merge,
     &ct_op_lm_loss, &ct_op_vocab_max, &ct_op_vocab_sumexp, &ct_op_vocab_pick, &ct_op_token_loss, &ct_op_vocab_grad,
-    &ct_op_wide_sum, &ct_op_wide_of, &ct_op_wide_total, &ct_op_wide_norm, &ct_op_clip_factor, &ct_op_adamw,
+    &ct_op_wide_sum, &ct_op_wide_of, &ct_op_wide_total, &ct_op_wide_norm, &ct_op_clip_factor, &ct_op_adamw, &ct_op_adamw_ema,
     &ct_op_cache_write,
     &ct_op_split, &ct_op_merge, &ct_op_slice, &ct_op_concat,
     &ct_op_all_gather, &ct_op_reduce_scatter, &ct_op_all_reduce, &ct_op_all_to_all, &ct_op_local_slice, &ct_op_reshard,

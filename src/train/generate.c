@@ -31,7 +31,7 @@ void ct_generator_reset(ct_generator *g) {
     g->position = 0;
 }
 
-static ct_status create(ct_generator *g, const ct_config *config, const char *path) {
+static ct_status create(ct_generator *g, const ct_config *config, const char *path, int average) {
     CT_TRY(ct_setup_model(&g->arena, config, &g->model));
     CT_CHECK(g->capacity <= g->model.shape.max_seq_len, CT_INVALID, "%lld tokens are more than the model's max_seq_len = %lld",
              (long long)g->capacity, (long long)g->model.shape.max_seq_len);
@@ -45,7 +45,7 @@ static ct_status create(ct_generator *g, const ct_config *config, const char *pa
                           &g->team));
     CT_TRY(ct_exec_create(&g->step.plan, g->team, (ct_exec_options){.poison = config->debug.poison}, &g->exec));
     char *newest = path ? NULL : ct_format("%s/%s", config->job.dump_folder, config->checkpoint.folder);
-    ct_status status = ct_load_weights(path ? path : newest, (ct_state_view){&g->model, &g->step, g->exec, 0});
+    ct_status status = ct_load_weights(path ? path : newest, (ct_state_view){&g->model, &g->step, g->exec, 0}, average);
     free(newest);
     CT_TRY(status);
     CT_TRY(ct_exec_run(g->exec, CT_PROGRAM_PROLOGUE));
@@ -53,10 +53,10 @@ static ct_status create(ct_generator *g, const ct_config *config, const char *pa
     return CT_OK;
 }
 
-ct_status ct_generator_create(const ct_config *config, const char *weights_path, int64_t capacity, ct_generator **out) {
+ct_status ct_generator_create(const ct_config *config, const char *weights_path, int average, int64_t capacity, ct_generator **out) {
     ct_generator *g = ct_calloc(1, sizeof *g);
     g->capacity = capacity;
-    ct_status status = create(g, config, weights_path);
+    ct_status status = create(g, config, weights_path, average);
     if (status) ct_generator_destroy(g);
     else *out = g;
     return status;

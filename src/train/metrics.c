@@ -166,14 +166,15 @@ void ct_metrics_step(ct_metrics *m, const ct_step_report *r, int64_t tokens_seen
     m->seconds = m->wait_s = 0;
 }
 
-void ct_metrics_validation(ct_metrics *m, int64_t step, double loss, int64_t tokens, double seconds) {
-    printf("validate step %lld  loss %8.5f  perplexity %.2f  %lld tokens in %.1fs\n", (long long)step, loss, exp(loss),
+void ct_metrics_validation(ct_metrics *m, int64_t step, int average, double loss, int64_t tokens, double seconds) {
+    const char *prefix = average ? "ema_" : "";
+    printf("validate step %lld  %sloss %8.5f  perplexity %.2f  %lld tokens in %.1fs\n", (long long)step, average ? "ema " : "", loss, exp(loss),
            (long long)tokens, seconds);
     fflush(stdout);
-    fprintf(m->jsonl, "{\"step\": %lld, \"validation_loss\": %.9g, \"validation_tokens\": %lld, \"seconds\": %.6g}\n",
-            (long long)step, loss, (long long)tokens, seconds);
+    fprintf(m->jsonl, "{\"step\": %lld, \"%svalidation_loss\": %.9g, \"validation_tokens\": %lld, \"seconds\": %.6g}\n",
+            (long long)step, prefix, loss, (long long)tokens, seconds);
     flush_lines(m);
     if (!m->events) return;
-    ct_events_scalar(m->events, "validation_metrics/loss", step, loss);
+    ct_events_scalar(m->events, average ? "validation_metrics/ema_loss" : "validation_metrics/loss", step, loss);
     ct_events_flush(m->events);
 }

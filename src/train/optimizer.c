@@ -1,14 +1,17 @@
 // The update program: uses of a parameter are added in order of use, every gradient is summed exactly, one norm clips all, AdamW
-// (Loshchilov & Hutter 2019, arXiv 1711.05101) changes masters and moments in place.
+// (Loshchilov & Hutter 2019, arXiv 1711.05101) changes masters and moments in place, and with them the average of the weights where there is one.
 #include "train/step.h"
 #include "autodiff/autodiff.h"
 #include "base/wide.h"
+#include "checkpoint/tensor.h"
 
 #include <math.h>
 
 const char *ct_moment_name(ct_arena *arena, const char *parameter, int second) {
     return ct_arena_format(arena, "optimizer.%s.%s", parameter, second ? "exp_avg_sq" : "exp_avg");
 }
+
+const char *ct_average_name(ct_arena *arena, const char *parameter) { return ct_arena_format(arena, CT_AVERAGE_PREFIX "%s", parameter); }
 
 typedef struct {
     ct_graph *g;
@@ -87,15 +90,17 @@ static void step_parameter(update *u, int i, ct_value clip) {
     const ct_parameter *parameter = &u->model->parameters[i];
     if (u->gradients[i].id < 0) return;
     ct_graph_at(g, CT_OPTIMIZER, -1, "%s", parameter->name);
-    ct_value p = ct_build_input(g, CT_PARAMETER, parameter->name, parameter->type);
-    ct_value m = ct_build_input(g, CT_MOMENT, ct_moment_name(&g->arena, parameter->name, 0), parameter->type);
-    ct_value v = ct_build_input(g, CT_MOMENT, ct_moment_name(&g->arena, parameter->name, 1), parameter->type);
-    for (int k = 0; k < 3 && u->is_guest[i]; k++) ct_graph_hint(g, (ct_value[]){p, m, v}[k], CT_HINT_GUEST);
-    ct_value new_p, new_m, new_v;
-    ct_adamw(g, p, m, v, u->gradients[i], clip, u->scalars, constants_of(u, parameter->name), &new_p, &new_m, &new_v);
-    ct_build_update(g, p, new_p);
-    ct_build_update(g, m, new_m);
-    ct_build_update(g, v, new_v);
+    int states = u->options->average ? 4 : 3;
+    ct_value old[4], new[4];
+    ct_adamw_options constants = constants_of(u, parameter->name);
+    old[0] = ct_build_input(g, CT_PARAMETER, parameter->name, parameter->type);
+    for (int second = 0; second < 2; second++)
+        old[1 + second] = ct_build_input(g, CT_MOMENT, ct_moment_name(&g->arena, parameter->name, second), parameter->type);
+    if (states == 4) old[3] = ct_build_input(g, CT_MOMENT, ct_average_name(&g->arena, parameter->name), parameter->type);
+    for (int k = 0; k < states && u->is_guest[i]; k++) ct_graph_hint(g, old[k], CT_HINT_GUEST);
+    if (states == 4) ct_adamw_ema(g, old, u->gradients[i], clip, u->scalars, constants, new);
+    else ct_adamw(g, old[0], old[1], old[2], u->gradients[i], clip, u->scalars, constants, &new[0], &new[1], &new[2]);
+    for (int k = 0; k < states; k++) ct_build_update(g, old[k], new[k]);
 }
 
 ct_status ct_step_build_update(const ct_model *model, const ct_graph *whole, const ct_graph *const *micros, int count, const ct_step_options *options,
@@ -104,10 +109,10 @@ ct_status ct_step_build_update(const ct_model *model, const ct_graph *whole, con
     for (int i = 0; i < whole->roles_count; i++) ct_graph_role(g, whole->roles[i].name, whole->roles[i].role);
     ct_graph_role(g, "W", CT_ROLE_NONE);
     ct_graph_role(g, "s", CT_ROLE_NONE);
-    ct_dim two = ct_dim_make("s", 2);
+    ct_dim fed = ct_dim_make("s", options->average ? 3 : 2);
     update u = {.g = g, .model = model, .whole = whole, .micros = micros, .micros_count = count, .options = options};
     u.no = scalar_feed(g, "false", CT_I32);
-    u.scalars = ct_build_input(g, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &two));
+    u.scalars = ct_build_input(g, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &fed));
     u.gradients = CT_ARENA_ARRAY(&g->arena, ct_value, model->parameters_count);
     u.is_guest = CT_ARENA_ARRAY(&g->arena, unsigned char, model->parameters_count);
     ct_graph_at(g, CT_OPTIMIZER, -1, "gradients");

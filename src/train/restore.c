@@ -16,8 +16,9 @@ static int is_of_model(const void *elsewhere, const char *name) {
     const ct_model *model = elsewhere;
     for (int i = 0; i < model->parameters_count; i++) {
         const char *own = model->parameters[i].name, *rest = strstr(name, own);
-        size_t n = strlen(own);
+        size_t n = strlen(own), prefix = strlen(CT_AVERAGE_PREFIX);
         if (rest == name && !name[n]) return 1;
+        if (rest == name + prefix && !strncmp(name, CT_AVERAGE_PREFIX, prefix) && !rest[n]) return 1;
         if (rest == name + 10 && !strncmp(name, "optimizer.", 10) && (!strcmp(rest + n, ".exp_avg") || !strcmp(rest + n, ".exp_avg_sq"))) return 1;
     }
     return 0;
@@ -43,6 +44,8 @@ static ct_status restore_counts(ct_trainer *t, const cJSON *state, int has_momen
     if (!excluded(c, "train_state")) t->position = step, t->tokens_seen = seen;
     int64_t moments = state_count(state, "optimizer", "step"), schedule = state_count(state, "lr_scheduler", "step");
     if (has_moments) t->optimizer_step = moments >= 0 ? moments : step;
+    t->averaged = state_count(state, "ema", "step");
+    if (t->averaged < 0) t->averaged = 0;
     if (!excluded(c, "lr_scheduler")) t->schedule_step = schedule >= 0 ? schedule : step;
     return CT_OK;
 }
@@ -63,9 +66,9 @@ static ct_status restore_state(ct_trainer *t, const char *json, int has_moments)
     return status;
 }
 
-static int has_moments(const ct_checkpoint *checkpoint) {
+static int has_any(const ct_checkpoint *checkpoint, const char *prefix) {
     for (int i = 0; i < ct_checkpoint_count(checkpoint); i++)
-        if (!strncmp(ct_checkpoint_tensor(checkpoint, i).name, "optimizer.", 10)) return 1;
+        if (!strncmp(ct_checkpoint_tensor(checkpoint, i).name, prefix, strlen(prefix))) return 1;
     return 0;
 }
 
@@ -77,6 +80,19 @@ static void start_moments(ct_trainer *t, const ct_named_tensor *tensors, int cou
     if (t->rank) return;
     char *text = ct_format("%s holds weights only (checkpoint.last_save_model_only): AdamW's moments start again from zero; "
                            "checkpoint.load_step goes on from an earlier checkpoint that has them", path);
+    warn(NULL, text);
+    free(text);
+}
+
+// An average that one of checkpoint and run lacks begins with the weights, or is dropped, and the run says so.
+static void settle_average(ct_trainer *t, const ct_checkpoint *checkpoint) {
+    int stored = has_any(checkpoint, CT_AVERAGE_PREFIX), loaded = stored && !excluded(&t->config->checkpoint, "optimizer");
+    if (t->options.average && !loaded) ct_average_begin(t);
+    if (t->options.average == (t->options.average ? loaded : stored) || t->rank) return;
+    char *text = ct_format("%s holds %s average of the weights: %s", ct_checkpoint_path(checkpoint), stored ? "an" : "no",
+                           !t->options.average ? "it is dropped, as optimizer.ema_decay is 0"
+                           : stored ? "checkpoint.exclude_from_loading leaves it out, and it begins with the weights"
+                                    : "it begins with the weights (optimizer.ema_decay)");
     warn(NULL, text);
     free(text);
 }
@@ -148,9 +164,10 @@ static ct_status load_together(ct_trainer *t, const char *root, int64_t step, co
 static ct_status restore(ct_trainer *t, const char *path, int64_t step, int *out_found) {
     ct_arena arena = {0};
     int count, moments = !excluded(&t->config->checkpoint, "optimizer");
-    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), moments, 0, &count);
-    const char *const ignored[] = {"optimizer."};
-    ct_load_options options = {.warn = warn, .optional_prefix = "optimizer.", .ignored_prefixes = ignored, .ignored_count = moments ? 0 : 1,
+    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), moments ? CT_WITH_MOMENTS | CT_WITH_AVERAGE : 0, 0, &count);
+    const char *const ignored[] = {CT_AVERAGE_PREFIX, "optimizer."}, *const optional[] = {CT_AVERAGE_PREFIX, "optimizer."};
+    ct_load_options options = {.warn = t->rank ? NULL : warn, .optional_prefixes = optional, .optional_count = 2, .ignored_prefixes = ignored,
+                               .ignored_count = moments ? 1 : 2,
                                .is_elsewhere = is_of_model, .elsewhere = &t->model};
     ct_checkpoint *checkpoint = NULL;
     ct_status status = t->comm && ct_comm_size(t->comm) > 1
@@ -159,29 +176,33 @@ static ct_status restore(ct_trainer *t, const char *path, int64_t step, int *out
                                               : ct_checkpoint_restore(path, step, &options, tensors, count, &checkpoint);
     *out_found = checkpoint != NULL;
     if (!status && checkpoint) {
-        int found_moments = moments && has_moments(checkpoint);
+        int found_moments = moments && has_any(checkpoint, "optimizer.");
         if (t->rank == 0) fprintf(stderr, "ctitan: loaded %s\n", ct_checkpoint_path(checkpoint));
         status = restore_state(t, ct_checkpoint_state(checkpoint), found_moments);
         if (status) status = ct_error_note(status, "%s", ct_checkpoint_path(checkpoint));
         else if (moments && !found_moments) start_moments(t, tensors, count, ct_checkpoint_path(checkpoint));
+        if (!status) settle_average(t, checkpoint);
     }
     if (checkpoint) ct_checkpoint_close(checkpoint);
     ct_arena_deinit(&arena);
     return status;
 }
 
-static ct_status load_foreign(const char *path, const ct_model *model, const ct_named_tensor *tensors, int count) {
+static ct_status load_foreign(const char *path, ct_state_view view, const ct_named_tensor *tensors, int count) {
+    const ct_model *model = view.model;
+    ct_warn_fn *say = view.rank ? NULL : warn; // all ranks read the same files
     ct_llama_shape known = ct_shape_of_model(model);
     ct_weights *weights;
-    CT_TRY(ct_weights_open(path, &known, warn, NULL, &weights));
-    ct_status status = ct_weights_load(weights, &(ct_load_options){.warn = warn, .is_elsewhere = is_of_model, .elsewhere = model}, tensors, count);
+    CT_TRY(ct_weights_open(path, &known, say, NULL, &weights));
+    ct_status status = ct_weights_load(weights, &(ct_load_options){.warn = say, .is_elsewhere = is_of_model, .elsewhere = model}, tensors, count);
     ct_weights_close(weights);
     return status;
 }
 
-static ct_status load_own(const char *path, const ct_model *model, const ct_named_tensor *tensors, int count) {
-    const char *const ignored[] = {"optimizer.", "ema."};
-    ct_load_options options = {.warn = warn, .ignored_prefixes = ignored, .ignored_count = 2, .is_elsewhere = is_of_model, .elsewhere = model};
+static ct_status load_own(const char *path, ct_state_view view, const ct_named_tensor *tensors, int count) {
+    const char *const ignored[] = {"optimizer.", CT_AVERAGE_PREFIX};
+    ct_load_options options = {.warn = view.rank ? NULL : warn, .ignored_prefixes = ignored, .ignored_count = 2, .is_elsewhere = is_of_model,
+                               .elsewhere = view.model};
     ct_checkpoint *checkpoint = NULL;
     ct_status status = is_step_folder(path) ? open_and_load(path, &options, tensors, count, &checkpoint)
                                             : ct_checkpoint_restore(path, -1, &options, tensors, count, &checkpoint);
@@ -201,12 +222,16 @@ static int is_own(const char *path) {
     return own;
 }
 
-ct_status ct_load_weights(const char *path, ct_state_view view) {
+ct_status ct_load_weights(const char *path, ct_state_view view, int average) {
     CT_CHECK(ct_path_exists(path), CT_NOT_FOUND, "there is no %s", path);
     ct_arena arena = {0};
     int count;
     ct_named_tensor *tensors = ct_state_tensors(&arena, view, 0, 0, &count);
-    ct_status status = is_own(path) ? load_own(path, view.model, tensors, count) : load_foreign(path, view.model, tensors, count);
+    int own = is_own(path);
+    for (int i = 0; average && i < count; i++) tensors[i].name = ct_average_name(&arena, tensors[i].name);
+    ct_status status = own       ? load_own(path, view, tensors, count)
+                       : average ? ct_error_make(CT_INVALID, __FILE__, __LINE__, "%s is no checkpoint of ctitan: it holds no average of the weights", path)
+                                 : load_foreign(path, view, tensors, count);
     ct_arena_deinit(&arena);
     return status;
 }
@@ -226,6 +251,7 @@ static ct_status load_initial(ct_trainer *t) {
     const ct_config_checkpoint *c = &t->config->checkpoint;
     if (!c->enable || !c->initial_load_path) {
         initial_values(t);
+        ct_average_begin(t);
         return CT_OK;
     }
     int found;
@@ -234,7 +260,9 @@ static ct_status load_initial(ct_trainer *t) {
         CT_CHECK(found, CT_NOT_FOUND, "there is no checkpoint in %s", c->initial_load_path);
         return CT_OK;
     }
-    return ct_trainer_agree(t, ct_load_weights(c->initial_load_path, ct_trainer_view(t)));
+    CT_TRY(ct_trainer_agree(t, ct_load_weights(c->initial_load_path, ct_trainer_view(t), 0)));
+    ct_average_begin(t);
+    return CT_OK;
 }
 
 ct_status ct_trainer_load(ct_trainer *t) {

@@ -5,9 +5,10 @@
 #include "train/curve.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-static volatile sig_atomic_t stop_signal; // the one thing a handler may touch
+static atomic_int stop_signal; // a handler may write it, and every rank's thread reads it
 
 static void on_signal(int number) { stop_signal = number; }
 
@@ -25,11 +26,12 @@ void ct_stop_unwatch(const ct_stop_handlers *saved) {
 }
 
 static ct_status validate(ct_trainer *t) {
-    double loss;
-    int64_t tokens;
-    double start = ct_now_s();
-    CT_TRY(ct_trainer_validate(t, &loss, &tokens));
-    if (t->metrics) ct_metrics_validation(t->metrics, t->position, loss, tokens, ct_now_s() - start);
+    for (int average = 0; average <= t->config->validation.ema; average++) {
+        double loss, start = ct_now_s();
+        int64_t tokens;
+        CT_TRY(average ? ct_trainer_validate_average(t, &loss, &tokens) : ct_trainer_validate(t, &loss, &tokens));
+        if (t->metrics) ct_metrics_validation(t->metrics, t->position, average, loss, tokens, ct_now_s() - start);
+    }
     return CT_OK;
 }
 
@@ -139,15 +141,12 @@ ct_status ct_trainer_run(ct_trainer *t, int *out_stopped) {
     *out_stopped = 0;
     CT_TRY(ct_trainer_agree(t, t->rank == 0 ? write_resolved(t) : CT_OK));
     if (t->rank == 0) print_start(t);
-    ct_stop_handlers handlers;
-    ct_stop_watch(&handlers);
     ct_status status = run_steps(t, out_stopped);
     if (!status) status = ct_trainer_settle_save(t, 1);
     if (t->saver) {
         ct_status saved = ct_checkpoint_save_wait(t->saver);
         if (!status && saved) status = ct_error_note(saved, "saving in the background");
     }
-    ct_stop_unwatch(&handlers); // not before the last save is whole: a second signal must not end it
     if (t->rank == 0 && !status && !*out_stopped && !t->config->checkpoint.create_seed_checkpoint) show_curve(t);
     return status;
 }

@@ -181,6 +181,9 @@ ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const 
                               CT_ARENA_ARRAY(arena, ct_adamw_options, model->parameters_count)};
     for (int i = 0; i < table->count; i++) table->options[i] = constants_of(groups, model->parameters[i].name);
     free_patterns(groups);
+    CT_CHECK(!config->validation.ema || config->optimizer.ema_decay > 0, CT_INVALID,
+             "%s: validation.ema wants the average of the weights, and there is none: optimizer.ema_decay is 0",
+             ct_config_origin_text(config, "validation.ema"));
     *out = (ct_step_options){
         .batch = config->parallelism.pipeline_parallel_degree > 1 ? config->parallelism.pipeline_parallel_microbatch_size
                                                                   : config->training.local_batch_size,
@@ -188,6 +191,7 @@ ct_status ct_setup_step_options(ct_arena *arena, const ct_config *config, const 
         .compute = config->training.mixed_precision_param == CT_CFG_BFLOAT16 ? CT_BF16 : CT_F32,
         .recompute = recompute_of(&config->activation_checkpoint),
         .max_norm = config->training.max_norm,
+        .average = config->optimizer.ema_decay > 0,
         .optimizer = look_up,
         .context = table,
         .plan = {.threads = config->training.threads > 0 ? (int)config->training.threads : ct_cores(), .no_overlap = !config->comm.overlap,

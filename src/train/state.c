@@ -28,14 +28,15 @@ static void add_tensor(ct_state_view v, const char *name, const ct_type *type, i
     if (!owned || owner) list[(*count)++] = tensor;
 }
 
-ct_named_tensor *ct_state_tensors(ct_arena *arena, ct_state_view v, int moments, int owned, int *out_count) {
-    ct_named_tensor *list = CT_ARENA_ARRAY(arena, ct_named_tensor, 3 * v.model->parameters_count);
+ct_named_tensor *ct_state_tensors(ct_arena *arena, ct_state_view v, int with, int owned, int *out_count) {
+    ct_named_tensor *list = CT_ARENA_ARRAY(arena, ct_named_tensor, 4 * v.model->parameters_count);
     *out_count = 0;
     for (int i = 0; i < v.model->parameters_count; i++) {
         const ct_parameter *p = &v.model->parameters[i];
         add_tensor(v, p->name, &p->type, owned, list, out_count);
-        for (int second = 0; moments && second < 2; second++)
+        for (int second = 0; with & CT_WITH_MOMENTS && second < 2; second++)
             add_tensor(v, ct_moment_name(arena, p->name, second), &p->type, owned, list, out_count);
+        if (with & CT_WITH_AVERAGE) add_tensor(v, ct_average_name(arena, p->name), &p->type, owned, list, out_count);
     }
     return list;
 }
@@ -63,7 +64,7 @@ ct_llama_shape ct_shape_of_model(const ct_model *model) {
 ct_status ct_trainer_make_saver(ct_trainer *t) {
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), 1, 1, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), CT_WITH_MOMENTS | CT_WITH_AVERAGE, 1, &count);
     ct_saver_options options = {.team = t->team, .staging_bytes = ct_saver_staging_bytes(tensors, count)};
     ct_status status = ct_saver_create(&options, &t->saver);
     ct_arena_deinit(&arena);
@@ -81,10 +82,10 @@ static char *state_text(const ct_trainer *t) {
     char *data;
     ct_data_state_save(t->data, &data);
     ct_string_add(&s, ", \"train_state\": {\"step\": %lld, \"ntokens_seen\": %lld, \"seed\": %lld}, \"optimizer\": {\"step\": %lld}, "
-                      "\"lr_scheduler\": {\"step\": %lld}, \"dataloader\": %s}",
+                      "\"lr_scheduler\": {\"step\": %lld}, \"ema\": {\"step\": %lld}, \"dataloader\": %s}",
                   (long long)t->position, (long long)t->tokens_seen,
                   (long long)(t->config->debug.seed.has ? t->config->debug.seed.value : 0), (long long)t->optimizer_step,
-                  (long long)t->schedule_step, data);
+                  (long long)t->schedule_step, (long long)t->averaged, data);
     free(data);
     return s.text;
 }
@@ -158,13 +159,13 @@ static uint16_t **rounded(ct_arena *arena, ct_named_tensor *tensors, int count) 
 
 static int is_alone(const ct_trainer *t) { return !t->comm || ct_comm_size(t->comm) == 1; }
 
-static ct_status save_checkpoint(ct_trainer *t, const char *root, int64_t keep, int model_only, int at_once, ct_export_dtype dtype) {
+static ct_status save_checkpoint(ct_trainer *t, const char *root, int64_t keep, int with, int at_once, ct_export_dtype dtype) {
     ct_arena arena = {0};
     int count;
-    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), !model_only, 1, &count);
+    ct_named_tensor *tensors = ct_state_tensors(&arena, ct_trainer_view(t), with, 1, &count);
     char *state = state_text(t);
     ct_save_options options = {.root = root, .step = t->position, .state_json = state, .keep_latest_k = keep};
-    uint16_t **low = model_only && dtype == CT_EXPORT_BF16 ? rounded(&arena, tensors, count) : NULL;
+    uint16_t **low = !(with & CT_WITH_MOMENTS) && dtype == CT_EXPORT_BF16 ? rounded(&arena, tensors, count) : NULL;
     int behind = t->saver && !at_once;
     ct_status status = !is_alone(t) ? (behind ? begin_together : save_together)(t, &options, tensors, count)
                        : behind     ? ct_checkpoint_save_begin(t->saver, &options, tensors, count)
@@ -242,7 +243,7 @@ static ct_status save_hf(ct_trainer *t, const char *root, ct_export_dtype dtype)
         return status;
     }
     char *shards = ct_format("%s/step-%lld-hf.shards", root, (long long)t->position); // ranks' parts, put together by the first
-    ct_status status = save_checkpoint(t, shards, 0, 1, 1, CT_EXPORT_F32);
+    ct_status status = save_checkpoint(t, shards, 0, 0, 1, CT_EXPORT_F32);
     if (!status) status = ct_trainer_agree(t, t->rank == 0 ? export_from(t, root, shards, dtype) : CT_OK);
     if (t->rank == 0 && ct_path_is_folder(shards)) {
         ct_status removed = ct_folder_remove(shards);
@@ -294,7 +295,7 @@ ct_status ct_trainer_save(ct_trainer *t, int last) {
     char *root = ct_trainer_checkpoint_root(t);
     ct_status status = last && c->last_save_model_only && c->last_save_in_hf
                            ? save_hf(t, root, dtype)
-                           : save_checkpoint(t, root, c->keep_latest_k, last && c->last_save_model_only, 0, dtype);
+                           : save_checkpoint(t, root, c->keep_latest_k, (last && c->last_save_model_only ? 0 : CT_WITH_MOMENTS) | CT_WITH_AVERAGE, 0, dtype);
     if (status) status = ct_error_note(status, "saving step %lld", (long long)t->position);
     free(root);
     return status;

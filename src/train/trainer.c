@@ -257,9 +257,11 @@ ct_status ct_trainer_step(ct_trainer *t, ct_step_report *out) {
     double *scalars = ct_exec_data(t->exec, "update:scalars");
     scalars[0] = out->lr;
     scalars[1] = (double)(t->optimizer_step + 1);
+    if (t->options.average) scalars[2] = ct_average_share(t);
     CT_TRY_AS(ct_exec_run(t->exec, CT_PROGRAM_UPDATE), "step %lld", (long long)step);
     out->grad_norm = *(const float *)ct_exec_data(t->exec, "update:grad_norm");
     if (!isfinite(out->grad_norm)) return nonfinite(t, step, "gradient norm", out->grad_norm);
+    if (t->options.average) ct_average_stepped(t);
     t->position = step;
     t->optimizer_step++;
     t->schedule_step++;
@@ -324,6 +326,14 @@ ct_status ct_trainer_validate(ct_trainer *t, double *out_loss, int64_t *out_toke
     *out_loss = sum / (double)valid;
     *out_tokens = valid;
     return CT_OK;
+}
+
+ct_status ct_trainer_validate_average(ct_trainer *t, double *out_loss, int64_t *out_tokens) {
+    CT_CHECK(t->options.average, CT_INVALID, "there is no average of the weights to validate: optimizer.ema_decay is 0");
+    ct_average_swap(t); // all ranks have read the weights: they have agreed on a loss since
+    ct_status status = ct_trainer_validate(t, out_loss, out_tokens);
+    ct_average_swap(t);
+    return status;
 }
 
 const ct_step *ct_trainer_step_made(const ct_trainer *t) { return &t->step; }

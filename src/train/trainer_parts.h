@@ -39,6 +39,7 @@ struct ct_trainer {
     int64_t data_position; // first sequence of the next step
     int64_t position;  // steps done
     int64_t optimizer_step, schedule_step; // steps that the moments and the learning rate have seen: position, unless not all was loaded
+    int64_t averaged;  // changes of the weights' average since it began
     int64_t tokens_seen;
     float inv_count;          // 1 over the valid tokens of the step
     ct_data_batch batch;      // this rank's of one step: [micro_batches · b][T]
@@ -85,23 +86,32 @@ ct_status ct_trainer_make_saver(ct_trainer *trainer);        // for saves in the
 // Many ranks: commits the save in the background where all ranks have written their parts, or `wait` for them. Collective.
 ct_status ct_trainer_settle_save(ct_trainer *trainer, int wait);
 
-// What a rank has of a run's state, in the plan's memory: the parameters, and with `moments` the optimizer's state. `owned`: only what the rank
-// speaks for, so that all ranks' together are each element once. In the arena.
+// What a rank has of a run's state, in the plan's memory: the parameters, and what `with` adds. `owned`: only what the rank speaks for, so that
+// all ranks' together are each element once. In the arena.
+enum { CT_WITH_MOMENTS = 1, CT_WITH_AVERAGE = 2 };
 typedef struct {
     const ct_model *model;
     const ct_step *step;
     ct_exec *exec;
     int rank;
 } ct_state_view;
-ct_named_tensor *ct_state_tensors(ct_arena *arena, ct_state_view view, int moments, int owned, int *out_count);
+ct_named_tensor *ct_state_tensors(ct_arena *arena, ct_state_view view, int with, int owned, int *out_count);
 static inline ct_state_view ct_trainer_view(const ct_trainer *t) { return (ct_state_view){&t->model, &t->step, t->exec, t->rank}; }
 ct_llama_shape ct_shape_of_model(const ct_model *model);
 
 // ---- restore.c ----
 ct_status ct_trainer_load(ct_trainer *trainer); // newest checkpoint, initial path, or initial values
 
-// Weights of any kind the program reads (a checkpoint of ours, a Hugging Face folder, a llama2.c file) into the plan's parameters.
-ct_status ct_load_weights(const char *path, ct_state_view view);
+// Weights of any kind the program reads (a checkpoint of ours, a Hugging Face folder, a llama2.c file) into the plan's parameters; `average`: a
+// checkpoint's average of them instead.
+ct_status ct_load_weights(const char *path, ct_state_view view, int average);
+
+// ---- average.c: the exponential moving average of the weights ----
+// The new weights' share in the average at the next step: 0 leaves it, 1 makes it the weights.
+double ct_average_share(const ct_trainer *trainer);
+void ct_average_stepped(ct_trainer *trainer); // counts the change, before the position moves
+void ct_average_begin(ct_trainer *trainer);   // makes it the weights
+void ct_average_swap(ct_trainer *trainer);    // exchanges it with the weights; no rank may be reading another's
 
 // ---- profile.c ----
 void ct_profile_before(ct_trainer *trainer);      // a step: records it where [profiling] wants it
@@ -113,7 +123,7 @@ ct_status ct_metrics_open(const ct_config *config, const ct_model *model, ct_tea
 ct_status ct_metrics_check_free(const ct_config *config); // an error where another run writes to the dump folder
 void ct_metrics_close(ct_metrics *metrics);
 void ct_metrics_step(ct_metrics *metrics, const ct_step_report *report, int64_t tokens_seen, int force);
-void ct_metrics_validation(ct_metrics *metrics, int64_t step, double loss, int64_t tokens, double seconds);
+void ct_metrics_validation(ct_metrics *metrics, int64_t step, int average, double loss, int64_t tokens, double seconds);
 size_t ct_rss_bytes(void); // resident set of this process
 
 // ---- events.c: TensorBoard event files (TFRecord framing of protobuf Event messages, CRC-32C masked) ----

@@ -75,12 +75,34 @@ static void without_weights_there_is_one_message(void **state) {
     expect(s, 1, "131073 tokens are more than", "generate " TITAN " --tokens 131072");
 }
 
+// The average of a checkpoint's weights, and the same exported: one model, and another one than the weights'.
+static void averaged_weights_are_generated_from_and_exported(void **state) {
+    scene *s = *state;
+    if (run(s, BASE "run --training.steps 4 --checkpoint.enable --optimizer.ema_decay 0.9")) fail_msg("%s", s->err);
+    assert_int_equal(run(s, "checkpoint export ~/run/checkpoint ~/hf --ema"), 0);
+    static const char *const from[] = {"--job.dump_folder ~/run --ema", "--checkpoint ~/hf", "--job.dump_folder ~/run"};
+    char *logits[3];
+    for (int i = 0; i < 3; i++) {
+        if (run(s, "generate " TITAN " --logits --prompt And %s", from[i])) fail_msg("%s", s->err);
+        logits[i] = ct_strdup(s->out);
+    }
+    assert_string_equal(logits[0], logits[1]);
+    assert_string_not_equal(logits[0], logits[2]);
+    for (int i = 0; i < 3; i++) free(logits[i]);
+    expect(s, 1, "no checkpoint of ctitan", "generate " TITAN " --checkpoint ~/hf --ema");
+    if (run(s, BASE "plain --training.steps 1 --checkpoint.enable")) fail_msg("%s", s->err);
+    expect(s, 1, "ema.", "generate " TITAN " --job.dump_folder ~/plain --ema");
+    expect(s, 1, "holds no average of the weights", "checkpoint export ~/plain/checkpoint ~/none --ema");
+    expect(s, 1, "optimizer.ema_decay is 0", BASE "plain --validation.enable --validation.ema");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_open, scene_close)
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(stories260K_tells_its_story),
         TEST(ids_and_logits_are_numbers),
         TEST(without_weights_there_is_one_message),
+        TEST(averaged_weights_are_generated_from_and_exported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

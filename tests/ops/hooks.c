@@ -172,12 +172,20 @@ static int64_t pair_extent(const example *e, const char *letter, int64_t propose
     (void)e;
     return strcmp(letter, "s") ? proposed : 2;
 }
+static int64_t triple_extent(const example *e, const char *letter, int64_t proposed) {
+    (void)e;
+    return strcmp(letter, "s") ? proposed : 3;
+}
 static void attrs_adamw(example *e) { e->attrs[5] = e->seed % 2; } // Adam, AdamW
 static void fill_adamw(example *e) {
     fill_positive(e, 2, 0.01);
     e->data[4][0] = e->seed % 5 == 4 ? NAN : 0.5;
     e->data[5][0] = 1e-2;
     e->data[5][1] = 1 + (double)(e->seed * 13);
+}
+static void fill_adamw_ema(example *e) {
+    fill_adamw(e);
+    e->data[5][2] = (double[]){0, 0.01, 0.3, 0.9, 1}[e->seed % 5];
 }
 
 // ---- generation ----
@@ -247,6 +255,7 @@ static const example_hook hooks[] = {
     {.op = "wide_norm", .extent = wide_extent, .fill = fill_wide_norm},
     {.op = "clip_factor", .fill = fill_clip},
     {.op = "adamw", .extent = pair_extent, .attrs = attrs_adamw, .fill = fill_adamw},
+    {.op = "adamw_ema", .extent = triple_extent, .attrs = attrs_adamw, .fill = fill_adamw_ema},
     {.op = "cache_write", .extent = slots_extent, .fill = fill_slots},
     {.op = "split", .types = types_split},
     {.op = "merge", .types = types_merge},

@@ -333,7 +333,7 @@ static void training_steps_give_the_bits_of_memory_apart(void **state) {
                                            {"hidden_dim", 40, NULL}, {"vocab_size", 50, NULL}, {"tied", variant & 1, NULL}};
         assert_ok(ct_model_open(&arena, "llama3", "debugmodel", sizes, 7, &model));
         ct_step_options o = {.batch = 2, .seq_len = 13, .compute = variant & 2 ? CT_BF16 : CT_F32, .max_norm = 1, .plan = {.threads = 2},
-                             .recompute = {(ct_recompute_mode)(variant >> 2), 1}, .loss_chunk_tokens = variant & 1 ? 5 : 0};
+                             .recompute = {.mode = (ct_recompute_mode)(variant >> 2), .every = 1}, .loss_chunk_tokens = variant & 1 ? 5 : 0};
         assert_ok(ct_step_make(&model, &o, &step));
         check_plan(&step.plan);
         const ct_graph *g = &step.programs[CT_PROGRAM_MICRO];

@@ -88,8 +88,8 @@ static ct_status load(const mesh_cell *c, int64_t steps, ct_arena *arena, ct_con
     if (c->no_sp) argv[argc++] = "--parallelism.no_enable_sequence_parallel";
     if (c->no_loss_parallel) argv[argc++] = "--parallelism.disable_loss_parallel";
     if (c->async_tp) argv[argc++] = "--parallelism.enable_async_tensor_parallel";
-    for (int i = 0; c->more && c->more[i]; i++) argv[argc++] = (char *)c->more[i];
     argv[argc++] = "--checkpoint.no_enable";
+    for (int i = 0; c->more && c->more[i]; i++) argv[argc++] = (char *)c->more[i];
     char *path = ct_arena_format(arena, "%s/tests/train/fixtures/titan/base/config.toml", CT_SOURCE_DIR);
     CT_TRY(ct_config_load(arena, path, argc, argv, out));
     return ct_config_check_train(*out, NULL, NULL);

@@ -10,7 +10,7 @@ static void open_generator(const char *toml, const char *dtype, const char *weig
     ct_config *config;
     char *o[] = {"--training.mixed_precision_param", (char *)dtype};
     assert_ok(ct_config_parse(arena, "test.toml", toml, strlen(toml), 2, o, &config));
-    assert_ok(ct_generator_create(config, weights, capacity, out));
+    assert_ok(ct_generator_create(config, weights, 0, capacity, out));
 }
 
 // Largest difference of the logits after each of the ids.

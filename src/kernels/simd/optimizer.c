@@ -70,6 +70,8 @@ typedef struct {
     const float *p, *m, *v, *g;
     float *p_out, *m_out, *v_out; // the same memory
     int64_t elems;
+    float *average; // NULL: there is none to move
+    float share, rest; // of the new weight in it, and 1 - share
     float clip, decay, l2, one_minus_beta1, beta1, beta2, one_minus_beta2, root_correction2, eps, minus_step;
 } update;
 
@@ -86,6 +88,9 @@ CT_INLINE void update_16(const update *u, int64_t i, int n) {
     v_store(u->p_out, i, n, CT_F32, p);
     v_store(u->m_out, i, n, CT_F32, m);
     v_store(u->v_out, i, n, CT_F32, v);
+    if (!u->average) return;
+    v16f e = v_load(u->average, i, n, CT_F32);
+    v_store(u->average, i, n, CT_F32, u->share < 0.5f ? e + v_set(u->share) * (p - e) : p - (p - e) * v_set(u->rest));
 }
 static void update_task(void *context, int thread, int threads) {
     const update u = *(const update *)context;
@@ -95,7 +100,7 @@ static void update_task(void *context, int thread, int threads) {
     if (i < end) update_16(&u, i, (int)(end - i));
 }
 
-// inputs p, m, v, g, clip, scalars {lr, step}; attrs lr_scale, beta1, beta2, eps, weight_decay, l2.
+// inputs p, m, v, g, clip, scalars {lr, step}; with a seventh, the average, scalars {lr, step, share}; attrs lr_scale, beta1, beta2, eps, weight_decay, l2.
 static void adamw(const ct_call *call, ct_team *team) {
     const double *scalars = call->in[5].data, *attrs = call->attrs;
     double lr = scalars[0] * attrs[0], step = scalars[1], beta1 = attrs[1], beta2 = attrs[2];
@@ -121,6 +126,8 @@ static void adamw(const ct_call *call, ct_team *team) {
         .eps = (float)attrs[3],
         .minus_step = (float)-(lr / (1 - pow(beta1, step))),
     };
+    if (call->inputs == 7 && scalars[2] != 0)
+        u.average = call->out[3].data, u.share = (float)scalars[2], u.rest = (float)(1 - scalars[2]);
     ct_team_run(team, update_task, &u);
 }
 
@@ -133,5 +140,7 @@ const ct_kernel CT_TABLE(optimizer)[] = {
     {"clip_factor", "f>f", ISA, clip_factor, NULL, "f32"},
     {"adamw", "fffffd>fff", ISA, adamw, NULL,
      "f32 in PyTorch's order of roundings; in place; nothing where clip is not finite"},
+    {"adamw_ema", "fffffdf>ffff", ISA, adamw, NULL,
+     "as adamw; the average in the same pass, f32, from whichever end is nearer"},
     {0},
 };

@@ -34,6 +34,9 @@ typedef ct_status ct_fetch_fn(void *context, const ct_named_tensor *tensor, cons
 // Told now and then how far a load, save, verification or export has come; once at the end with done = total.
 typedef void ct_progress_fn(void *context, size_t bytes_done, size_t bytes_total);
 
+// Names of averages of the weights: this and the weight's own.
+#define CT_AVERAGE_PREFIX "ema."
+
 // Told what was passed over (one line, no newline): a damaged checkpoint, a field of config.json that differs.
 typedef void ct_warn_fn(void *context, const char *text);
 
@@ -46,7 +49,8 @@ typedef struct {
     int (*is_elsewhere)(const void *elsewhere, const char *name);
     const void *elsewhere;
     int allow_missing;    // tensors that are not stored keep what their data holds
-    const char *optional_prefix; // NULL, or: where nothing with this prefix is stored, tensors with it may be missing as well
+    const char *const *optional_prefixes; // where nothing with one of these is stored, tensors with it may be missing as well
+    int optional_count;
     int skip_checksums;   // read only the byte ranges needed, and trust them
     ct_progress_fn *progress;
     ct_warn_fn *warn;

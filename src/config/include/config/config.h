@@ -144,6 +144,9 @@ typedef struct {
     double lr, beta1, beta2, eps, weight_decay;
     ct_cfg_implementation implementation;
     bool early_step_in_backward;
+    double ema_decay; // ext: 0: no average of the weights
+    bool ema_warmup;  // ext
+    int64_t ema_start_step, ema_interval; // ext: steps
     ct_config_param_group *param_groups; // NULL where there are none
     int param_group_count;
 } ct_config_optimizer;
@@ -307,6 +310,7 @@ typedef struct {
     int64_t seq_len;          // tokens
     int64_t freq;             // steps
     int64_t steps;            // -1: all of the set
+    bool ema;                 // ext: once more with the average of the weights
     ct_config_dataloader dataloader;
 } ct_config_validation;
 

@@ -82,6 +82,8 @@ typedef struct {
 } ct_adamw_options;
 void ct_adamw(ct_graph *g, ct_value p, ct_value m, ct_value v, ct_value grad, ct_value clip, ct_value scalars,
               ct_adamw_options options, ct_value *out_p, ct_value *out_m, ct_value *out_v);
+// The same with an average of the weights: state {p, m, v, average} → out; scalars f64[3] = {lr, step, the new weights' share in the average}.
+void ct_adamw_ema(ct_graph *g, const ct_value state[4], ct_value grad, ct_value clip, ct_value scalars, ct_adamw_options options, ct_value out[4]);
 
 // ---- generation ----
 ct_value ct_cache_write(ct_graph *g, ct_value cache_BSGd, ct_value x_BTGd, ct_value slot_BT);

@@ -14,8 +14,9 @@ typedef struct {
 typedef struct ct_generator ct_generator;
 
 // A generator for up to `capacity` tokens (prompt included) with weights from `weights_path`: a checkpoint of ours (a step-N folder or the
-// folder of them), a Hugging Face folder or a llama2.c file; NULL: the newest checkpoint of the config's dump folder. Caller destroys.
-ct_status ct_generator_create(const ct_config *config, const char *weights_path, int64_t capacity, ct_generator **out_generator);
+// folder of them), a Hugging Face folder or a llama2.c file; NULL: the newest checkpoint of the config's dump folder.
+// `average`: the checkpoint's average of the weights instead of them. Caller destroys.
+ct_status ct_generator_create(const ct_config *config, const char *weights_path, int average, int64_t capacity, ct_generator **out_generator);
 void ct_generator_destroy(ct_generator *generator);
 const ct_model *ct_generator_model(const ct_generator *generator);
 

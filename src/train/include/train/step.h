@@ -25,6 +25,7 @@ typedef struct {
     ct_dtype compute;                 // CT_F32 or CT_BF16
     ct_recompute_options recompute;
     int64_t loss_chunk_tokens;        // 0: by the vocabulary's size
+    int average;                      // the update keeps an exponential moving average of the weights
     double max_norm;                  // of gradients; ≤ 0: no clipping
     // Optimizer constants of a parameter. NULL: AdamW's defaults of torchtitan.
     ct_adamw_options (*optimizer)(void *context, const char *parameter);
@@ -89,9 +90,11 @@ double ct_step_flops(const ct_step *step, int64_t micro_batches);
 
 // Names of a parameter's moments, as in checkpoints; in the arena.
 const char *ct_moment_name(ct_arena *arena, const char *parameter, int second);
+// Name of a parameter's average.
+const char *ct_average_name(ct_arena *arena, const char *parameter);
 
 // Builds the update program: norm of all gradients, clip factor, AdamW of the parameters of `model` whose gradients these programs pile up. They are
 // `whole`, or a rank's parts of it: the accumulators of a parameter's uses in other ranks' parts are inputs as well, and the rank that has the first
-// use counts the parameter in the norm. Feeds "scalars" f64[2] = {lr, step}, "false"; output "grad_norm". (optimizer.c)
+// use counts the parameter in the norm. Feeds "scalars" f64[2] = {lr, step}, with an average f64[3] = {…, share of the new weights in it}, "false"; output "grad_norm". (optimizer.c)
 ct_status ct_step_build_update(const ct_model *model, const ct_graph *whole, const ct_graph *const *micros, int count, const ct_step_options *options,
                                ct_graph *update);

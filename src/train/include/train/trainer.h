@@ -33,6 +33,9 @@ ct_status ct_trainer_step(ct_trainer *trainer, ct_step_report *out_report);
 // Mean loss over the validation set (validation.steps batches, or all of it), and the valid tokens it is over.
 ct_status ct_trainer_validate(ct_trainer *trainer, double *out_loss, int64_t *out_tokens);
 
+// The same with the average of the weights (optimizer.ema_decay; 0: CT_INVALID), in the weights' own memory; weights and average are then as before.
+ct_status ct_trainer_validate_average(ct_trainer *trainer, double *out_loss, int64_t *out_tokens);
+
 // Saves a checkpoint of the present step. `last`: checkpoint.last_save_model_only, last_save_in_hf and export_dtype apply.
 ct_status ct_trainer_save(ct_trainer *trainer, int last);
 
@@ -40,8 +43,8 @@ ct_status ct_trainer_save(ct_trainer *trainer, int last);
 // *out_stopped is 1 where a signal ended it.
 ct_status ct_trainer_run(ct_trainer *trainer, int *out_stopped);
 
-// From here on SIGTERM and SIGUSR1 only ask to stop; a run begun later ends before its first step where one came. ct_trainer_run watches by
-// itself; a program that loads for long watches earlier. Unwatching forgets what came. Calls nest.
+// From here on SIGTERM and SIGUSR1 only ask to stop; a run begun later ends before its first step where one came. The process watches once, around
+// all its ranks; a run that nobody watches for can't be stopped. Unwatching forgets what came.
 typedef struct {
     struct sigaction term, usr1;
 } ct_stop_handlers;
