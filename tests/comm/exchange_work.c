@@ -144,6 +144,7 @@ ct_status one_never_sends(void *context, ct_comm *comm) {
     ct_status status = ct_exchange_begin(p.exchange, me == 1);
     if (!status && me == 1) usleep(seconds ? (useconds_t)(*seconds * 1e6) : 60000000);
     if (!status) status = ct_exchange_end(p.exchange);
+    if (!status && me != 2) usleep(1000000); // who waits in vain is the first to say so
     if (ct_comm_kind(comm)[0] == 't') close_pair(&p); // MPI still has the memory
     return status;
 }

@@ -134,13 +134,21 @@ static ct_value digits_state(drawing *w, const char *prefix) {
 // The norm of two values, and a step of the optimizer by one of them on another.
 static void optimizer(drawing *w) {
     ct_graph *g = w->g;
-    ct_value grad = any(w), squares[] = {ct_wide_of(g, grad, 1), ct_wide_of(g, any(w), 1)}, moved[3];
+    ct_value grad = any(w), squares[] = {ct_wide_of(g, grad, 1), ct_wide_of(g, any(w), 1)}, moved[4];
     ct_value clip = ct_clip_factor(g, ct_wide_norm(g, ct_wide_total(g, 2, squares)), 0.5), acc = digits_state(w, "s");
     ct_type type = *ct_value_type(g, grad);
     ct_value p = named(w, CT_PARAMETER, "p", type), m = named(w, CT_MOMENT, "m", type), v = named(w, CT_MOMENT, "v", type);
-    ct_dim two = ct_dim_make("s", 2);
-    ct_value scalars = named(w, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &two));
-    ct_adamw(g, p, m, v, grad, clip, scalars, (ct_adamw_options){1, 0.9, 0.95, 1e-8, 0.1, below(2)}, &moved[0], &moved[1], &moved[2]);
+    int averages = below(2);
+    ct_dim fed = ct_dim_make("s", 2 + averages);
+    ct_value scalars = named(w, CT_FEED, "scalars", ct_type_make(CT_F64, 1, &fed));
+    ct_adamw_options options = {1, 0.9, 0.95, 1e-8, 0.1, below(2)};
+    if (averages) {
+        ct_value average = named(w, CT_MOMENT, "e", type);
+        ct_adamw_ema(g, (ct_value[]){p, m, v, average}, grad, clip, scalars, options, moved);
+        ct_build_update(g, average, moved[3]);
+    } else {
+        ct_adamw(g, p, m, v, grad, clip, scalars, options, &moved[0], &moved[1], &moved[2]);
+    }
     ct_build_update(g, p, moved[0]);
     ct_build_update(g, m, moved[1]);
     ct_build_update(g, v, moved[2]);
@@ -295,7 +303,7 @@ static double number_for(const ct_graph *g, const ct_input *in, int64_t k) {
     if (!strcmp(in->name, "first")) return 1;
     if (!strcmp(in->name, "fresh") || !strcmp(in->name, "false")) return 0;
     if (!strcmp(in->name, "inv_count")) return 0.25;
-    if (!strncmp(in->name, "scalars", 7)) return k ? 3 : 0.01; // learning rate, step
+    if (!strncmp(in->name, "scalars", 7)) return (double[]){0.01, 3, 0.25}[k]; // learning rate, step, share
     if (type->dtype == CT_I64) return 0;
     double x = (below(2001) - 1000) / 1500.0;
     return in->kind == CT_MOMENT && in->name[0] == 'v' ? x * x + 0.1 : x; // of a step that is as exact as its gradient
