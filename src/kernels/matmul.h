@@ -14,12 +14,22 @@ typedef struct {
     int64_t run, index, left;
 } ct_matmul_fetch;
 
+// Neighbouring lines, or those of C's rows in a tile.
+typedef struct {
+    uintptr_t at;
+    int64_t left;
+} ct_matmul_lines;
+
 // One tile: rows × cols sums over `units` units. Starts from zero or from `from`; ends in `to` (f32, row step: the
 // tile's full width), or, where `to` is NULL, in C by `finish`.
 typedef struct {
     const void *a, *b; // panels at their first unit
     int64_t units;
-    ct_matmul_fetch *fetch; // what may be fetched meanwhile; a tile takes lines from it as it likes
+    ct_matmul_fetch *fetch; // two lists of what may be fetched meanwhile, the first before the second; a tile takes lines as it likes
+    // Until `late` units are left, far_c is fetched into the second-level cache, then near_c and near_sums into the first.
+    ct_matmul_lines far_c, near_c, near_sums;
+    int64_t late;
+    int c_lines; // a row, 1 or 2
     const float *from;
     float *to;
     void *c;
@@ -38,6 +48,7 @@ typedef struct {
     int64_t panel_step; // 32-bit lanes from a panel to the next
     const void *source;
     int64_t step, rows, depth; // depth in elements
+    int fetched;               // the source is in the second-level cache already
 } ct_matmul_packing;
 typedef void ct_matmul_pack(const ct_matmul_packing *packing);
 

@@ -47,11 +47,11 @@ CT_INLINE void pack_across_with(unit_loader *load, const int elem_bytes, const c
         uint32_t *panel = p->panels + k * width;
         int64_t depth = p->depth - k < ACROSS_DEPTH ? p->depth - k : ACROSS_DEPTH;
         const char *source = (const char *)p->source + k * step_bytes;
-        if (width == LANES) fetch_depths(source, step_bytes, ahead, p->rows * elem_bytes);
+        if (!p->fetched && width == LANES) fetch_depths(source, step_bytes, ahead, p->rows * elem_bytes);
         for (int64_t row = 0; row < p->rows;
              row += p->height, panel += p->panel_step, source += p->height * elem_bytes) {
             int64_t rows = p->rows - row < p->height ? p->rows - row : p->height;
-            if (width > LANES) fetch_depths(source, step_bytes, ahead, rows * elem_bytes);
+            if (!p->fetched && width > LANES) fetch_depths(source, step_bytes, ahead, rows * elem_bytes);
             for (int lane = 0; lane < rows; lane += LANES) {
                 int64_t here = rows - lane < LANES ? rows - lane : LANES;
                 for (int64_t d = 0; d < depth; d++)

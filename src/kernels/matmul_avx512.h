@@ -14,35 +14,36 @@ CT_INLINE __mmask16 lanes(int count) {
     return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
 }
 
-CT_INLINE void tile_finish(const ct_matmul_tile *t, int row, __m512 left, __m512 right) {
+// Two vectors of a row of C. `whole`: the row is COLS wide; masked stores cost more.
+CT_INLINE void row_finish(const ct_matmul_tile *t, int row, __m512 left, __m512 right, ct_matmul_finish finish, int whole) {
     int64_t at = row * t->c_step;
-    __mmask16 left_mask = lanes(t->cols), right_mask = lanes(t->cols - LANES);
-    if (t->finish == CT_FINISH_BF16) {
+    __mmask16 left_mask = whole ? 0xffff : lanes(t->cols), right_mask = whole ? 0xffff : lanes(t->cols - LANES);
+    if (finish == CT_FINISH_BF16) {
         uint16_t *c = (uint16_t *)t->c + at;
+        if (whole) {
+            _mm256_storeu_si256((__m256i *)c, to_bf16(left));
+            _mm256_storeu_si256((__m256i *)(c + LANES), to_bf16(right));
+            return;
+        }
         _mm256_mask_storeu_epi16(c, left_mask, to_bf16(left));
         if (right_mask) _mm256_mask_storeu_epi16(c + LANES, right_mask, to_bf16(right));
         return;
     }
     float *c = (float *)t->c + at;
-    if (t->finish == CT_FINISH_ADD_F32) {
+    if (finish == CT_FINISH_ADD_F32) {
         left = _mm512_add_ps(_mm512_maskz_loadu_ps(left_mask, c), left);
         right = _mm512_add_ps(_mm512_maskz_loadu_ps(right_mask, c + LANES), right);
+    }
+    if (whole) {
+        _mm512_storeu_ps(c, left);
+        _mm512_storeu_ps(c + LANES, right);
+        return;
     }
     _mm512_mask_storeu_ps(c, left_mask, left);
     _mm512_mask_storeu_ps(c + LANES, right_mask, right);
 }
 
-// Fetches what the end of the tile writes: C's lines, for writing.
-CT_INLINE void tile_fetch(const ct_matmul_tile *t, const int rows) {
-    int64_t elem_bytes = t->finish == CT_FINISH_BF16 ? 2 : 4, bytes = t->cols * elem_bytes;
-    char *c = t->c;
-    for (int i = 0; i < rows; i++, c += t->c_step * elem_bytes) {
-        __builtin_prefetch(c, 1);
-        __builtin_prefetch(c + bytes - 1, 1);
-        if (bytes > 64) __builtin_prefetch(c + 64, 1);
-    }
-}
-
+// Fetches the next line of what will be packed into the second-level cache.
 CT_INLINE void fetch_line(ct_matmul_fetch *f) {
     if (f->left <= 0) return;
     __builtin_prefetch((const void *)f->at, 0, 2);
@@ -51,6 +52,17 @@ CT_INLINE void fetch_line(ct_matmul_fetch *f) {
     if (++f->index < f->run) return;
     f->index = 0;
     f->at += (uintptr_t)f->jump;
+}
+
+// The same for a line of C: `jump` bytes lie between a row's end and the next row.
+CT_INLINE void fetch_c(ct_matmul_lines *l, int c_lines, int64_t jump, const int near) {
+    if (l->left <= 0) return;
+    if (near)
+        __builtin_prefetch((const void *)l->at, 0, 3);
+    else
+        __builtin_prefetch((const void *)l->at, 0, 2);
+    l->left--;
+    l->at += 64 + (uintptr_t)(l->left & (c_lines - 1) ? 0 : jump);
 }
 
 // The tile for a constant number of rows: `rows` × 2 sums stay in registers.
@@ -63,10 +75,17 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
     }
     const int32_t *a = t->a, *b = t->b;
     float *to = t->to;
-    ct_matmul_fetch fetch = *t->fetch;
-    if (!to) tile_fetch(t, rows);
+    ct_matmul_fetch *which = t->fetch[0].left > 0 ? &t->fetch[0] : &t->fetch[1], fetch = *which;
+    ct_matmul_lines far_c = t->far_c, near_c = t->near_c, near_sums = t->near_sums;
+    const int64_t late = t->late, jump = t->c_step * (t->finish == CT_FINISH_BF16 ? 2 : 4) - 64 * t->c_lines;
     for (int64_t left = t->units; left > 0; left -= FETCH_UNITS) {
         fetch_line(&fetch);
+        if (left > late)
+            fetch_c(&far_c, t->c_lines, jump, 0);
+        else if (near_c.left > 0)
+            fetch_c(&near_c, t->c_lines, jump, 1);
+        else
+            fetch_c(&near_sums, 1, 0, 1);
         for (int64_t u = left < FETCH_UNITS ? left : FETCH_UNITS; u > 0; u--, a += A_WIDTH, b += COLS) {
             __m512i b_left = _mm512_load_si512(b), b_right = _mm512_load_si512(b + LANES);
 #pragma GCC unroll 14
@@ -77,7 +96,7 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
             }
         }
     }
-    *t->fetch = fetch;
+    *which = fetch;
     if (to) {
 #pragma GCC unroll 14
         for (int i = 0; i < rows; i++) {
@@ -86,8 +105,19 @@ CT_INLINE void tile_rows(const ct_matmul_tile *t, const int rows) {
         }
         return;
     }
-#pragma GCC unroll 14
-    for (int i = 0; i < rows; i++) tile_finish(t, i, sum[i][0], sum[i][1]);
+#define CT_FINISH_ROWS(finish, whole)                                                                                  \
+    do {                                                                                                               \
+        _Pragma("GCC unroll 14") for (int i = 0; i < rows; i++)                                                        \
+            row_finish(t, i, sum[i][0], sum[i][1], finish, whole);                                                     \
+    } while (0)
+    if (t->cols < COLS)
+        CT_FINISH_ROWS(t->finish, 0);
+    else if (t->finish == CT_FINISH_BF16)
+        CT_FINISH_ROWS(CT_FINISH_BF16, 1);
+    else if (t->finish == CT_FINISH_F32)
+        CT_FINISH_ROWS(CT_FINISH_F32, 1);
+    else
+        CT_FINISH_ROWS(CT_FINISH_ADD_F32, 1);
 }
 
 static void tile(const ct_matmul_tile *t) {
