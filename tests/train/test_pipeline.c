@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -192,6 +194,79 @@ static void memory_does_not_grow_with_micro_batches(void **state) {
     }
 }
 
+// ---- schedules from a file, and validation ----
+static void write_csv(const char *path, int descending) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int rank = 0; rank < 2; rank++) {
+        for (int m = 0; m < 6; m++) fprintf(f, "%dF%d,", rank, m);
+        for (int m = 0; m < 6; m++) fprintf(f, "%s%dB%d", m ? "," : "", rank, descending ? 5 - m : m);
+        fprintf(f, "\n");
+    }
+    fclose(f);
+}
+
+// In ascending order it is GPipe; in another order gradients are summed otherwise.
+static void a_file_gives_its_own_order_of_sums(void **state) {
+    (void)state;
+    char path[] = "/tmp/ct_schedule_XXXXXX.csv";
+    int made = mkstemps(path, 4);
+    assert_true(made >= 0);
+    close(made);
+    const char *csv[] = {"--model.args.n_layers", "6", "--parallelism.pipeline_parallel_schedule_csv", path, NULL};
+    mesh_result without = run((mesh_cell){MESH(1, 1, 1, 1), .more = deep});
+    mesh_cell cell = {MESH(1, 1, 1, 1), .pp = 2, .schedule = "PipelineScheduleMulti", .local_batch = 6, .more = csv};
+    write_csv(path, 0);
+    check(cell, &without);
+    write_csv(path, 1);
+    mesh_result other = run(cell);
+    int same;
+    double error = mesh_compare(&without, &other, &same);
+    printf("descending: losses differ by %.1e\n", error);
+    if (!(error <= 5e-6) || same) fail_msg("descending: losses differ by %.2e, %s bits", error, same ? "the same" : "other");
+    mesh_result_free(&other);
+    mesh_result_free(&without);
+    unlink(path);
+}
+
+enum { MOST_RANKS = 4 };
+typedef struct {
+    const ct_config *config;
+    double loss[MOST_RANKS], validation[MOST_RANKS];
+} validation_job;
+
+static ct_status step_and_validate(void *context, ct_comm *comm) {
+    validation_job *job = context;
+    ct_trainer *trainer;
+    ct_step_report report = {0};
+    int64_t tokens;
+    int r = ct_comm_rank(comm);
+    CT_TRY(ct_trainer_create(job->config, comm, &trainer));
+    ct_status status = ct_trainer_step(trainer, &report);
+    if (!status) status = ct_trainer_validate(trainer, &job->validation[r], &tokens);
+    if (!status) status = ct_trainer_step(trainer, &report); // what validation used disturbs no step
+    job->loss[r] = report.loss;
+    ct_trainer_destroy(trainer);
+    return status;
+}
+
+static void every_rank_knows_the_losses_of_no_pipeline(void **state) {
+    (void)state;
+    static const char *const more[] = {"--model.args.n_layers", "6", "--debug.poison", "--validation.enable", "--validation.steps", "3", "--validation.local_batch_size", "4",
+                                       "--validation.seq_len", "64", "--validation.dataset", "jsonl", "--validation.dataset_path",
+                                       "tests/train/fixtures/titan/text/data.json", NULL};
+    mesh_cell cells[] = {{MESH(1, 1, 1, 1)}, {MESH(1, 1, 1, 1), .pp = 4, .schedule = "1F1B", .local_batch = 8},
+                         {MESH(1, 1, 1, 1), .pp = 3, .schedule = "DualPipeV", .local_batch = 6}};
+    validation_job jobs[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        cells[i].more = more;
+        ct_status status = mesh_on_ranks(&cells[i], 2, step_and_validate, &jobs[i], &jobs[i].config);
+        if (status) fail_msg("%s", ct_error_text(status));
+        for (int r = 0; r < mesh_ranks(&cells[i]); r++)
+            assert_true(jobs[i].loss[r] == jobs[0].loss[0] && jobs[i].validation[r] == jobs[0].validation[0] && jobs[i].validation[r] > 0);
+    }
+}
+
 // ---- numbers that are not finite ----
 typedef struct {
     const ct_config *config;
@@ -253,6 +328,8 @@ int main(void) {
                                        cmocka_unit_test(a_weight_of_two_stages_gives_the_bits_of_no_pipeline),
                                        cmocka_unit_test(memory_does_not_grow_with_micro_batches),
                                        cmocka_unit_test(a_number_that_is_not_finite_names_its_module),
+                                       cmocka_unit_test(a_file_gives_its_own_order_of_sums),
+                                       cmocka_unit_test(every_rank_knows_the_losses_of_no_pipeline),
                                        cmocka_unit_test(what_cannot_be_cut_is_an_error_that_says_what_can)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
