@@ -113,7 +113,7 @@ static void fsdp_lays_states_on_1_nth_of_the_pages(void **state) {
     (void)state;
     pages alone = measure((mesh_cell){MESH(1, 1, 1, 1)}, "1 rank");
     for (int n = 2; n <= MOST_RANKS; n *= 2) {
-        char what[16];
+        char what[32];
         snprintf(what, sizeof what, "fsdp %d", n);
         pages p = measure((mesh_cell){MESH(1, n, 1, 1)}, what);
         double part = (double)p.states * n / (double)alone.states;
@@ -125,7 +125,7 @@ static void fsdp_lays_states_on_1_nth_of_the_pages(void **state) {
 // a partial sum, and the angles; and, where nothing is recomputed, beside that each layer's two gathered inputs of products: the gradients of the
 // weights read them, and one rank's norms make them again.
 static void check_activations(const char *recompute, int gathered) {
-    char what[24];
+    char what[32];
     double stream_pages = 6.0 * 128 * 128 * 4 / PAGE, angle_pages = 6.0 * 128 * 16 * 4 / PAGE;
     snprintf(what, sizeof what, "tp 1 %s", recompute);
     pages alone = measure((mesh_cell){MESH(1, 1, 1, 1), .recompute = recompute}, what);
@@ -146,7 +146,7 @@ static void tensor_and_sequence_parallelism_lay_activations_on_1_tpth(void **sta
 
 // ---- pipelines ----
 static job measure_pipeline(const char *schedule, int micros) {
-    char batch[16];
+    char batch[32];
     snprintf(batch, sizeof batch, "%d", micros);
     const char *more[] = {"--debug.poison", "--model.args.n_layers", "6", "--training.global_batch_size", "48", NULL};
     mesh_cell cell = {MESH(1, 1, 1, 1), .pp = MOST_RANKS, .schedule = schedule, .local_batch = micros, .more = more};

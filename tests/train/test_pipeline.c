@@ -164,7 +164,7 @@ static ct_status measure_memory(void *context, ct_comm *comm) {
 }
 
 static memory_job memory_of(const char *schedule, int micros) {
-    char batch[16];
+    char batch[32];
     snprintf(batch, sizeof batch, "%d", micros);
     const char *more[] = {"--model.args.n_layers", "6", "--training.global_batch_size", "48", NULL};
     mesh_cell cell = {MESH(1, 1, 1, 1), .pp = RANKS, .schedule = schedule, .local_batch = micros, .more = more};
